@@ -157,7 +157,7 @@ def sections(
         "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts)
         if reserves or rollouts
         else {},
-        "deadlines": deadline_uses(system, placed.parts) if OFFLINE.name in used else (),
+        "deadlines": deadline_uses(system, placed.rows) if OFFLINE.name in used else (),
         "changes": placed.changes,
     }
 

@@ -85,7 +85,7 @@ def _unserved(
     """Yield the servers that are not served in full, including members of shared queues."""
     names = candidates.arrays.server_names
     shortages = Shortages(candidates, placed, {names[s] for s in problem.excluded})
-    carried = [sum(part.rate_rpm for _, part in placed.parts.get(name, ())) for name in names]
+    carried = [sum(row.rate_rpm for row in placed.rows.get(name, ())) for name in names]
     fraction = served_fraction(problem, replicas, np.array(carried) / SECONDS_PER_MINUTE)
     for s in np.flatnonzero(~served_in_full(problem, replicas)).tolist():
         if names[s] not in joint.queues:

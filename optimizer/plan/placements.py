@@ -26,23 +26,39 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """A server that a placement serves, with its metrics."""
+class PlanRow:
+    """A row of a plan: a server at a placement that serves it, with its replicas, cost and metrics."""
 
     server: str
     """Name of the planned server, or of the member of a shared queue."""
+    spot: Spot
+    mode: PoolMode
+    role: str | None
+    """Role of replicas that do not serve requests of their server; None for all others."""
+    count: int
+    """Number of replicas of the placement, or of shared cards; 1 for an external service."""
     figures: Pool | QueueMember | Rented
     """Metrics of the server at its load; a `SharedPool` on shared cards."""
     rate_rpm: float
     """Load of the server on the placement [requests/min]."""
     max_rate_rpm: float
     """Maximum rate within all targets [requests/min]; for a member or a rental, its load."""
-    replicas: int
+    replicas: int = 0
     """Number of replicas; 0 for members of queues and for rentals."""
-    cost_cents_per_h: float
-    """The server's part of the cost of the placement [cents/h]; 0 for members of queues."""
+    cost_cents_per_h: float = 0.0
+    """The server's part of the cost of the placement at list prices [cents/h]; 0 for members of queues."""
     is_member: bool = False
     """Whether the server is a member of the shared queue to which the replicas belong."""
+
+    @property
+    def place(self) -> tuple[PoolMode, str]:
+        """Mode and accelerator of the placement, as in current pools."""
+        return self.mode, self.spot.accelerator
+
+    @property
+    def pool(self) -> Pool | None:
+        """Metrics of the replicas; None for members of queues and for rentals."""
+        return self.figures if isinstance(self.figures, Pool) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +71,10 @@ class PlacementRow:
     """Number of replicas, or of shared cards; 1 for an external service."""
     cost_cents_per_h: float
     """Cost of the placement at list prices [cents/h]."""
-    role: str | None
-    """Role of replicas that do not serve requests of their server; None for all others."""
-    serves: tuple[Serving, ...]
-    """Served servers: the server or queue itself and then its members, or all servers on shared cards."""
-
-    @property
-    def place(self) -> tuple[PoolMode, str]:
-        """Mode and accelerator of the placement, as in current pools."""
-        return self.mode, self.spot.accelerator
+    rows: tuple[PlanRow, ...]
+    """The served servers: the server or queue itself, or all servers on shared cards. The first placement of
+    a queue also has a row for each of its members.
+    """
 
 
 def place_name(mode: PoolMode, accelerator: str) -> str:
@@ -92,27 +103,31 @@ def placement_rows(
         members: served members of shared queues, by queue; None omits them.
     """
     for name, mine in pools.items():
-        of_queue = [
-            Serving(member, item, item.arrival_rate_rpm, item.arrival_rate_rpm, 0, 0.0, is_member=True)
-            for member, item in (members or {}).get(name, {}).items()
-        ]
+        of_queue = (members or {}).get(name, {})
         for pool in mine:
-            serves = (_serving(name, pool), *of_queue)
-            spot = Spot(name, pool.accelerator)
-            yield PlacementRow(spot, "own", pool.num_replicas, pool.cost_cents_per_h, pool.role, serves)
+            spot, count = Spot(name, pool.accelerator), pool.num_replicas
+            rows = [_row(name, pool, spot, "own", count)]
+            for member, item in of_queue.items():
+                rates = item.arrival_rate_rpm, item.arrival_rate_rpm
+                rows.append(PlanRow(member, spot, "own", None, count, item, *rates, is_member=True))
+            of_queue = {}
+            yield PlacementRow(spot, "own", count, pool.cost_cents_per_h, tuple(rows))
     for use in cards:
-        serves = tuple(_serving(item.server, item) for item in use.servers)
         spot = Spot(use.name, use.accelerator)
-        yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, None, serves)
-    for item in rented:
-        rate, cost = item.arrival_rate_rpm, item.cost_cents_per_h
-        serves = (Serving(item.server, item, rate, rate, 0, cost),)
-        yield PlacementRow(Spot(item.server, ""), "external", 1, cost, None, serves)
+        on_card = tuple(_row(item.server, item, spot, "shared", use.num_cards) for item in use.servers)
+        yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, on_card)
+    for service in rented:
+        rate, cost = service.arrival_rate_rpm, service.cost_cents_per_h
+        spot = Spot(service.server, "")
+        row = PlanRow(service.server, spot, "external", None, 1, service, rate, rate, cost_cents_per_h=cost)
+        yield PlacementRow(spot, "external", 1, cost, (row,))
 
 
-def _serving(server: str, pool: Pool) -> Serving:
+def _row(server: str, pool: Pool, spot: Spot, mode: PoolMode, count: int) -> PlanRow:
     rates = pool.arrival_rate_rpm, pool.max_arrival_rate_rpm
-    return Serving(server, pool, *rates, pool.num_replicas, pool.cost_cents_per_h)
+    return PlanRow(
+        server, spot, mode, pool.role, count, pool, *rates, pool.num_replicas, pool.cost_cents_per_h
+    )
 
 
 def services_of(plan: Plan) -> tuple[str, ...]:
@@ -120,11 +135,11 @@ def services_of(plan: Plan) -> tuple[str, ...]:
     return tuple(row.spot.group for row in placements_of(plan) if row.mode == "external")
 
 
-def parts_of(plan: Plan) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-    """Return the placements that serve each planned server, with the server's part of each, by name."""
-    return parts_by_server(placements_of(plan))
+def rows_of(plan: Plan) -> dict[str, list[PlanRow]]:
+    """Return the rows of each planned server in a plan, by name."""
+    return rows_by_server(placements_of(plan))
 
 
-def parts_by_server(rows: Iterable[PlacementRow]) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-    """Group placements by planned server; each placement comes with the server's part of it."""
-    return grouped((part.server, (row, part)) for row in rows for part in row.serves if not part.is_member)
+def rows_by_server(placements: Iterable[PlacementRow]) -> dict[str, list[PlanRow]]:
+    """Group the rows of placements by planned server."""
+    return grouped((row.server, row) for placed in placements for row in placed.rows if not row.is_member)

@@ -2,8 +2,7 @@
 
 from optimizer.features.nodes.view import node_share_cents_per_h
 from optimizer.plan.document import Plan
-from optimizer.plan.placements import parts_of
-from optimizer.schema.pools import Pool
+from optimizer.plan.placements import rows_of
 from optimizer.spec.system import System
 from optimizer.units import MINUTES_PER_HOUR
 
@@ -18,12 +17,11 @@ def cost_per_million(
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
     """Return the cost per million tokens at list prices [cents] of each server with load, by name."""
-    parts, found = parts_of(plan), {}
+    placed, found = rows_of(plan), {}
     for name in sorted(plan.allocations):
-        mine, load = [part for _, part in parts.get(name, ())], system.servers[name].current.load
-        carried, cost = sum(part.rate_rpm for part in mine), sum(part.cost_cents_per_h for part in mine)
-        figures = (part.figures for part in mine)
-        pools = (pool for pool in figures if isinstance(pool, Pool))
+        rows, load = placed.get(name, ()), system.servers[name].current.load
+        carried, cost = sum(row.rate_rpm for row in rows), sum(row.cost_cents_per_h for row in rows)
+        pools = (row.pool for row in rows if row.pool is not None)
         cost += sum(node_share_cents_per_h(plan, system, name, pool) for pool in pools)
         each = cost_per_million(cost, carried, load.in_tokens, load.out_tokens)
         if each is not None:

@@ -21,7 +21,7 @@ from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power_limit import POWER
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import CapacityUse, Change, LimitUse, Plan, PlanCost, TierUse
-from optimizer.plan.placements import PlacementRow, Serving, parts_by_server, place_name, placement_rows
+from optimizer.plan.placements import PlacementRow, PlanRow, place_name, placement_rows, rows_by_server
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.tier_uses import tier_uses
 from optimizer.prices.price import SharedPrice
@@ -75,20 +75,24 @@ class PlanPlacements:
         return [*measured_members(self.arrays, self.named_pools)]
 
     @cached_property
-    def rows(self) -> tuple[PlacementRow, ...]:
+    def placements(self) -> tuple[PlacementRow, ...]:
         """All placements, without members of shared queues."""
         return tuple(placement_rows(self.pools, self.cards, self.rented.values()))
 
     @cached_property
-    def parts(self) -> dict[str, list[tuple[PlacementRow, Serving]]]:
-        """Placements that serve each planned server, with the server's part of each, by name."""
-        return parts_by_server(row for row in self.rows if row.role is None)
+    def rows(self) -> dict[str, list[PlanRow]]:
+        """Rows of each planned server, by name, without replicas that do not serve its requests."""
+        return {
+            name: serving
+            for name, rows in rows_by_server(self.placements).items()
+            if (serving := [row for row in rows if row.role is None])
+        }
 
     @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
         """Costs of accelerators with price tiers, and of types with a different price for further cards."""
         priced = tiered(self.system.accelerators, self.system.capacity)
-        return tier_uses(self.system, self.rows) if priced else ()
+        return tier_uses(self.system, self.placements) if priced else ()
 
     @cached_property
     def costs(self) -> tuple[PlanCost, ...]:
@@ -119,7 +123,9 @@ class PlanPlacements:
     @cached_property
     def placed_units(self) -> PlacedUnits:
         """All placed replicas and shared cards."""
-        return PlacedUnits(self.system, [self._units_of(row) for row in self.rows if row.mode != "external"])
+        return PlacedUnits(
+            self.system, [self._units_of(row) for row in self.placements if row.mode != "external"]
+        )
 
     @cached_property
     def units(self) -> PlacedUnits:
@@ -177,7 +183,7 @@ class PlanPlacements:
     @cached_property
     def total_cost_cents_per_h(self) -> float:
         """Total cost of the plan, with tier prices and rentals [cents/h]."""
-        listed = [row.cost_cents_per_h for row in self.rows if row.mode != "external"]
+        listed = [row.cost_cents_per_h for row in self.placements if row.mode != "external"]
         return math.fsum([*listed, *(cost.amount_cents_per_h for cost in self.costs)])
 
     @cached_property
@@ -187,16 +193,16 @@ class PlanPlacements:
 
     def _changes(self) -> Iterator[Change]:
         for name, server in self.system.servers.items():
-            mine = self.parts.get(name, ())
+            rows = self.rows.get(name, ())
             before = {
                 place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
                 for pool in server.current.stated_pools
                 if pool.num_replicas
             }
-            after = {place_name(*row.place): row.count if row.mode == "own" else 1 for row, _ in mine}
+            after = {place_name(*row.place): row.count if row.mode == "own" else 1 for row in rows}
             # Shared cards and rentals count as one replica, because their number does not matter here.
             if before != after:
-                cost = sum(part.cost_cents_per_h for _, part in mine)
+                cost = sum(row.cost_cents_per_h for row in rows)
                 yield Change(
                     server=name,
                     before=tuple(Placement(accelerator=at, num_replicas=n) for at, n in before.items()),

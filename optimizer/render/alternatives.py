@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
 from optimizer.pipeline import solve
-from optimizer.plan import Plan, Pool
+from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.render.manifests import workload_pairs
 from optimizer.schema import Server
@@ -51,5 +51,5 @@ def settings_elsewhere(system: System, plan: Plan) -> dict[tuple[str, str], Engi
         row.spot: kind_of_pool(pool).engine_settings(pool)
         for _, other in plans_elsewhere(system, used)
         for row in placements_of(other)
-        if row.mode == "own" and isinstance(pool := row.serves[0].figures, Pool)
+        if row.mode == "own" and (pool := row.rows[0].pool) is not None
     }

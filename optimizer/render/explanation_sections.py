@@ -11,7 +11,7 @@ from optimizer.limits.table import limit_label
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Unserved
-from optimizer.plan.placements import parts_by_server, place_name, placements_of
+from optimizer.plan.placements import place_name, rows_of
 from optimizer.quantities import counted, precise, quantity, share_text, significant
 from optimizer.render.estimates import estimates_notes
 from optimizer.render.explanation_proof import proof_sections
@@ -105,8 +105,12 @@ class _Line(NamedTuple):
 
 def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
-    places = parts_by_server(row for row in placements_of(explanation.plan) if row.mode != "own")
-    elsewhere = {server: place_name(*parts[0][0].place) for server, parts in places.items()}
+    elsewhere = {
+        server: place_name(*row.place)
+        for server, rows in rows_of(explanation.plan).items()
+        for row in reversed(rows)
+        if row.mode != "own"
+    }
 
     def alternative(item: ServerExplanation) -> list[str]:
         return _alternative(item, explanation.plan)

@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
-from optimizer.plan import Plan, Pool
+from optimizer.plan import Plan
 from optimizer.plan.placements import PlacementRow, placements_of
 from optimizer.render.cluster_table import EMPTY_TABLE, ClusterTable
 from optimizer.schema.yaml_format import yaml_text
@@ -93,8 +93,8 @@ def variants(
         found |= {pair: (0, elsewhere.get(pair, NO_SETTINGS)) for pair in workload_pairs(system)}
     rows = placements_of(plan)
     for row in rows:
-        pool = row.serves[0].figures
-        if row.mode == "own" and isinstance(pool, Pool):
+        pool = row.rows[0].pool
+        if row.mode == "own" and pool is not None:
             found[row.spot] = row.count, kind_of_pool(pool).engine_settings(pool)
     shared = [row for row in rows if row.mode == "shared"]
     names = unique_names([*found, *(row.spot for row in shared)])
@@ -122,7 +122,7 @@ def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
     """Return the workload of a placement on shared cards: one pod per card, one container per replica."""
     containers: list[CardContainer] = []
     counts = Counter[str]()
-    for item in (part.figures for part in row.serves if isinstance(part.figures, SharedPool)):
+    for item in (part.figures for part in row.rows if isinstance(part.figures, SharedPool)):
         for _ in range(item.per_card):
             plain = slug(item.server)
             counts[plain] += 1

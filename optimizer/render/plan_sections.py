@@ -12,7 +12,7 @@ from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
-from optimizer.plan.placements import PlacementRow, Serving, parts_of, place_name
+from optimizer.plan.placements import PlanRow, place_name, rows_of
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.estimates import ENDS, estimates_notes, marked
@@ -97,15 +97,15 @@ def _headline(plan: Plan, system: System) -> Section:
     return Section(text=text)
 
 
-class _PlanRow(NamedTuple):
+class _TableRow(NamedTuple):
     """A row of the allocations table: one pool of a server, or a server without pools."""
 
     server: str
     priority: int
     pool: PoolRow | None
     is_first: bool = True
-    parts: Sequence[tuple[PlacementRow, Serving]] = ()
-    """Placements on shared cards or external services that serve the server instead of its own pools."""
+    elsewhere: Sequence[PlanRow] = ()
+    """Rows on shared cards or of external services that serve the server instead of its own pools."""
 
     def once(self, value: str | int) -> FormattedValue:
         """Return a value of the server as a cell; the cell is empty except in the row of its first pool."""
@@ -116,14 +116,14 @@ def _allocations(plan: Plan, system: System) -> Section:
     overview = describe(system, plan)
     columns = _allocation_columns(Money.of(plan), _kinds(overview.pools, system), overview.pools)
     pools = grouped((pool.server, pool) for pool in overview.pools)
-    parts = parts_of(plan)
+    placed = rows_of(plan)
     rows = (
-        _PlanRow(
+        _TableRow(
             server,
             system.priority(system.servers[server]),
             pool,
             i == 0,
-            [(row, part) for row, part in parts.get(server, ()) if row.mode != "own"],
+            [row for row in placed.get(server, ()) if row.mode != "own"],
         )
         for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
         for i, pool in enumerate(pools.get(server, [None]))
@@ -161,15 +161,15 @@ def _of_pool(column: Column) -> Column:
     return column._replace(of=lambda row: None if row.pool is None else column.value(row.pool))
 
 
-def _cost(row: _PlanRow) -> float:
-    if row.parts or row.pool is None:
-        return sum((part.cost_cents_per_h for _, part in row.parts), 0.0)
+def _cost(row: _TableRow) -> float:
+    if row.elsewhere or row.pool is None:
+        return sum((other.cost_cents_per_h for other in row.elsewhere), 0.0)
     return row.pool.cost_cents_per_h
 
 
-def _accelerator(row: _PlanRow) -> FormattedValue:
-    for placement, _ in row.parts:
-        return FormattedValue(place := place_name(*placement.place), place)
+def _accelerator(row: _TableRow) -> FormattedValue:
+    for other in row.elsewhere:
+        return FormattedValue(place := place_name(*other.place), place)
     if row.pool is None:
         return FormattedValue("idle", "idle")
     return FormattedValue(marked(row.pool.placed_on, row.pool.estimated), row.pool.accelerator)

@@ -11,6 +11,7 @@ from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
 from optimizer.plan.placements import services_of
+from optimizer.plan.token_costs import token_costs
 from optimizer.prices.table import ORIGINS
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
 from optimizer.queueing.measures import LATENCIES, label_of
@@ -66,7 +67,7 @@ def report_sections(report: Report, system: System) -> list[Section]:
         _types(overview),
         *(limit_sections(plan) if report.explanation is None else ()),
         *group_sections(plan, overview.queues),
-        *_of_features(overview),
+        *_of_features(overview, system),
         *_latencies(overview),
         *_simulation(report),
         _utilisation(overview),
@@ -75,12 +76,12 @@ def report_sections(report: Report, system: System) -> list[Section]:
     ]
 
 
-def _of_features(overview: Overview) -> Iterator[Section]:
+def _of_features(overview: Overview, system: System) -> Iterator[Section]:
     """Yield the sections on reserves, price tiers, rented services and token costs that the plan has."""
     plan = overview.plan
     others = plan.tiers, plan.requires_reserve, plan.limits, plan.deadlines, plan.caches, services_of(plan)
     shown = any(others)
-    for section in feature_sections(plan, overview.token_costs):
+    for section in feature_sections(plan, token_costs(plan, system)):
         if section.name != "tokens" or (shown and section.rows):
             section.on_request = False
             yield section

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan
-from optimizer.plan.placements import parts_of
+from optimizer.plan.placements import rows_of
 from optimizer.quantities import percent, precise, quantity, share_text
 from optimizer.render.explanation_text import (
     binding_text,
@@ -131,13 +131,13 @@ def _gains(limits: Sequence[Binding]) -> str:
 
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
     """Describe what serves a server without its own cards, and its cost."""
-    parts = parts_of(plan).get(server, ())
-    cost = money.text(sum(part.cost_cents_per_h for _, part in parts))
-    shared = [row for row, _ in parts if row.mode == "shared"]
+    rows = rows_of(plan).get(server, ())
+    cost = money.text(sum(row.cost_cents_per_h for row in rows))
+    shared = [row for row in rows if row.mode == "shared"]
     if shared:
         cards = ", ".join(f"{row.count:,} x {row.spot.accelerator} {row.spot.group}" for row in shared)
         return f"It runs on shared cards ({cards}); its part of their cost is {cost}."
-    if parts:
+    if rows:
         return f"Its external service answers its requests for {cost}."
     route, use = plan.routed.get(server, ("", None))
     if use is not None and server == use.small:

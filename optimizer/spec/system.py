@@ -71,6 +71,11 @@ from optimizer.spec.prices import option_problems
 from optimizer.spec.streams import Stream, members_of, streams_of
 from optimizer.spec.unsupported import refused_options
 
+COMPILED = (
+    "accelerators", "profiles", "service_classes", "targets", "servers", "capacity", "options", "routes", "nodes",
+)  # fmt: skip
+"""Fields of a system that follow from its documents."""
+
 
 @dataclass(frozen=True)
 class System:
@@ -109,6 +114,8 @@ class System:
     """Routes by name; each server of a route has the largest load that the route can send it."""
     nodes: Mapping[str, NodeType] = field(default_factory=lambda: MappingProxyType({}))
     """Node types by name; `capacity` has no limit on the cards of their types."""
+    compiled_fields: tuple[object, ...] = field(default=(), compare=False, repr=False)
+    """Values of `COMPILED` as they followed from the documents; other ones answer a question."""
 
     @cached_property
     def documented(self) -> Mapping[str, Server]:
@@ -127,7 +134,17 @@ class System:
         return self.with_spec(self.spec.model_copy(update=changes))
 
     def with_spec(self, spec: SystemSpec) -> "System":
-        """Return the system of other documents, which are not checked, with the same data outside them."""
+        """Return the system of other documents, which are not checked, with the same data outside them.
+
+        Raises:
+            ValueError: a field that follows from the documents was replaced, so that its value would be lost.
+        """
+        for name, value in zip(COMPILED, self.compiled_fields, strict=True):
+            if getattr(self, name) is not value:
+                raise ValueError(
+                    f"{name} of this system were replaced to answer a question, so its documents, from which "
+                    "they would follow again, cannot be edited"
+                )
         found = compiled(spec, self)
         return replace(found, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
 
@@ -137,8 +154,10 @@ class System:
         """Return a copy in which some planned servers and routes are replaced, by name.
 
         Such a copy answers a question, for example which plan measured loads need. Its documents are those
-        of the system, so a change of its servers' documents discards the replaced servers.
+        of the system, and cannot be changed.
         """
+        if not servers and not routes:
+            return self
         changed = MappingProxyType({**self.servers, **servers})
         if not self.routes:
             return replace(self, servers=changed)
@@ -462,7 +481,7 @@ def compiled(spec: SystemSpec, before: System | None = None) -> System:
     else:
         servers, routes = planned_servers(_by_key(spec.servers), classes), _by_key(spec.routes)
         servers = with_routed_loads(servers, spec.routes)
-    return System(
+    found = System(
         spec=spec,
         accelerators=_by_key(spec.accelerators),
         profiles=_by_key(spec.models),
@@ -474,6 +493,7 @@ def compiled(spec: SystemSpec, before: System | None = None) -> System:
         routes=routes,
         nodes=_by_key(spec.nodes),
     )
+    return replace(found, compiled_fields=tuple(getattr(found, name) for name in COMPILED))
 
 
 _SECTIONS = tuple(name for name in SystemSpec.model_fields if name != "optimizer")

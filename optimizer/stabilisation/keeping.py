@@ -106,7 +106,7 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     counted: list[PlacementRow] = []
     others: list[PlacementRow] = []
     for row in placements_of(plan):
-        any_counts = any(counts(part.server) for part in row.serves if not part.is_member)
+        any_counts = any(counts(part.server) for part in row.rows if not part.is_member)
         (counted if any_counts else others).append(row)
     cards = FreeCards.beside(system, counted)
     for row in counted:

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from optimizer.features.versions.streams import share_of_load, whole_load
 from optimizer.plan import Plan
-from optimizer.plan.placements import PlacementRow, parts_of, placements_of
+from optimizer.plan.placements import PlanRow, placements_of, rows_of
 from optimizer.schema import Route
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision, TargetReason
@@ -266,11 +266,10 @@ class _PlannedFleet:
         return FreeCards.beside(self.system, placements_of(self.plan))
 
     @cached_property
-    def shared_cards(self) -> Mapping[str, list[PlacementRow]]:
-        """Shared cards of each server, if any."""
+    def shared_cards(self) -> Mapping[str, list[PlanRow]]:
+        """Rows of each server on shared cards, if any."""
         found = {
-            name: [row for row, _ in parts if row.mode == "shared"]
-            for name, parts in parts_of(self.plan).items()
+            name: [row for row in rows if row.mode == "shared"] for name, rows in rows_of(self.plan).items()
         }
         return {name: rows for name, rows in found.items() if rows}
 

@@ -19,8 +19,8 @@ from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
 from optimizer.features.table import FEATURES
 from optimizer.pipeline import choose
-from optimizer.plan import Plan, Pool, make_plan, verify
-from optimizer.plan.placements import parts_of
+from optimizer.plan import Plan, make_plan, verify
+from optimizer.plan.placements import rows_of
 from optimizer.plan.unneeded import unneeded_replicas
 from optimizer.schema import SaturationPolicy
 from optimizer.solvers.deadline import Deadline
@@ -164,18 +164,18 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
 def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: BoolArray) -> IntArray:
     """Return the replicas of some servers in a plan, for each candidate without reserve, shape (C,)."""
     replicas, table = np.zeros(len(problem.table), np.int64), problem.table
-    parts = parts_of(plan)
+    placed = rows_of(plan)
     for s in np.flatnonzero(servers).tolist():
         name, rows = candidates.arrays.server_names[s], np.flatnonzero(table.server == s)
-        mine, least = parts.get(name, ()), int(problem.min_replicas[s])
-        pools = [part.figures for row, part in mine if isinstance(part.figures, Pool) and row.mode == "own"]
+        mine, least = placed.get(name, ()), int(problem.min_replicas[s])
+        pools = [row.pool for row in mine if row.pool is not None and row.mode == "own"]
         load_rpm = sum(pool.arrival_rate_rpm for pool in pools)
         unneeded = unneeded_replicas(pools, load_rpm, least) if load_rpm else {}
         for pool in pools:
             place = candidates.arrays.accelerator_names.index(pool.accelerator)
             row = rows[table.accelerator[rows] == place][0]
             replicas[row] = pool.num_replicas - unneeded.get(pool.accelerator, 0)
-        if any(row.mode == "external" for row, _ in mine):
+        if any(row.mode == "external" for row in mine):
             replicas[rows[-1]] = table.num_replicas[rows[-1]]  # the external service follows all accelerators
     return replicas
 

@@ -6,17 +6,16 @@ from typing import Any
 
 from pydantic import Field
 
-from optimizer.arrays import grouped
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
-from optimizer.plan import CapacityUse, Plan, Pool, TargetFigure
-from optimizer.plan.placements import parts_of
+from optimizer.plan import Plan, Pool, TargetFigure
+from optimizer.plan.placements import rows_of
 from optimizer.plan.power_uses import power_at_load_w
-from optimizer.plan.token_costs import cost_per_million
+from optimizer.plan.table import cost_of, rows_by_type
 from optimizer.queueing.measures import MISSED, is_about, label_of
 from optimizer.schema import ModelTarget, Server
 from optimizer.spec.streams import has_members
@@ -143,17 +142,6 @@ class Overview(Document):
         """All pools, followed by the replicas on shared cards."""
         return (*self.pools, *self.on_shared_cards)
 
-    @property
-    def token_costs(self) -> dict[str, float]:
-        """Cost per million input and output tokens of each server with load [cents]."""
-        found = {item.server: item.cost_per_million for item in self.plan.rented}
-        for name, mine in grouped((row.server, row) for row in self.pools).items():
-            cost = sum(row.cost_cents_per_h for row in mine)
-            carried = sum(row.arrival_rate_rpm for row in mine)
-            each = cost_per_million(cost, carried, mine[0].in_tokens, mine[0].out_tokens)
-            found |= {} if each is None else {name: each}
-        return dict(sorted(found.items()))
-
 
 def describe(system: System, plan: Plan) -> Overview:
     """Return the overview of a system's plan: its pools with targets and performance, and its types."""
@@ -161,7 +149,8 @@ def describe(system: System, plan: Plan) -> Overview:
     pools = _with_power(
         system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
     )
-    shared, placed = plan.on_shared_cards, parts_of(plan)
+    shared, placed = plan.on_shared_cards, rows_of(plan)
+    of_type = rows_by_type(system, plan)
     cards = tuple(
         row for name in order for row in _pool_rows(system, name, shared.get(name, ()), on_card=True)
     )
@@ -174,7 +163,11 @@ def describe(system: System, plan: Plan) -> Overview:
         idle=_empty_rows(system, [name for name in order if name not in placed]),
         unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
-            _type_usage(use, [row for row in (*pools, *cards) if row.type == use.type])
+            TypeUsage.taken_from(
+                use,
+                replicas=sum(row.replicas for row in of_type.get(use.type, ())),
+                cost_cents_per_h=cost_of(of_type.get(use.type, ())),
+            )
             for use in plan.capacity
         ),
         queues=tuple(queue_rows(system, plan)),
@@ -257,8 +250,3 @@ def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, 
         own = (shown for shown in kind.metrics if shown.target)
         fields |= {shown.target_field: getattr(target, shown.target or "") or None for shown in own}
     return fields
-
-
-def _type_usage(use: CapacityUse, rows: list[PoolRow]) -> TypeUsage:
-    cost = float(sum(row.cost_cents_per_h for row in rows))
-    return TypeUsage.taken_from(use, replicas=sum(row.num_replicas for row in rows), cost_cents_per_h=cost)

@@ -9,6 +9,7 @@ from optimizer.arrays import grouped
 from optimizer.candidates.arrays import server_loads_rps
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.plan.table import PlanTable
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -43,19 +44,18 @@ def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ..
 
     The requests of a route count once, at its large server.
     """
-    fractions = {item.server: item.served_fraction for item in plan.unserved}
-    names = grouped((stream.priority, stream.name) for stream in system.streams.values())
-    loads = server_loads_rps(replace(system, servers={n: s.server for n, s in system.streams.items()}))
-    load_rpm = dict(zip(system.streams, (loads * SECONDS_PER_MINUTE).tolist(), strict=True)) | {
+    rates_rps = server_loads_rps(replace(system, servers={n: s.server for n, s in system.streams.items()}))
+    load_rpm = dict(zip(system.streams, (rates_rps * SECONDS_PER_MINUTE).tolist(), strict=True)) | {
         route.small: 0.0 for route in system.routed.values()
     }
+    of_priority = grouped((load.priority or 0, load) for load in PlanTable.of(plan, system).servers)
     return tuple(
         PriorityService(
             priority=priority,
-            servers=len(mine),
-            served_in_full=sum(name not in fractions for name in mine),
-            load_rpm=sum(load_rpm[name] for name in mine),
-            served_rpm=sum(load_rpm[name] * fractions.get(name, 1.0) for name in mine),
+            servers=len(loads),
+            served_in_full=sum(load.in_full for load in loads),
+            load_rpm=sum(load_rpm[load.name] for load in loads),
+            served_rpm=sum(load_rpm[load.name] * load.served_share for load in loads),
         )
-        for priority, mine in sorted(names.items())
+        for priority, loads in sorted(of_priority.items())
     )

@@ -12,7 +12,7 @@ from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
-from optimizer.plan.placements import placements_of, services_of
+from optimizer.plan.placements import rows_of, services_of
 from optimizer.schema import Route
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
@@ -74,9 +74,9 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
         shares = {server: rates[server] / rate_rps for server in servers}
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
         yield Asked(name, main, shares, replace(load, rate_rps=rate_rps), streams, route)
-    for part in (part for row in placements_of(plan) if row.mode == "external" for part in row.serves):
-        name, share = part.server, 1 - hits.get(part.server, 0.0)
-        rate_rps = part.rate_rpm / SECONDS_PER_MINUTE
+    for row in (row for rows in rows_of(plan).values() for row in rows if row.mode == "external"):
+        name, share = row.server, 1 - hits.get(row.server, 0.0)
+        rate_rps = row.rate_rpm / SECONDS_PER_MINUTE
         load = open_load(system.in_plans[name].current.load, rate_rps / share)
         yield Asked(name, name, {name: share}, load, streams=True)
 

@@ -298,7 +298,7 @@ def _reachable(system: System, seen: CycleInputs, config: LoopConfig) -> System:
         if not config.scale_to_zero and any(item.desired for item in there.values()):
             least = max(1, least)
         changed[name] = server.model_copy(update={"accelerators": allowed, "min_num_replicas": least})
-    return replace(system, servers={**system.servers, **changed})
+    return system.with_planned(changed)
 
 
 _LAST = Hold(HoldReason.not_in_plan, "the plan has no replica for this server, and scaleToZero is off")
@@ -326,7 +326,7 @@ def _with_one_replica_each(system: System, seen: CycleInputs) -> tuple[System, d
         if found is not None and server.current.load.arrival_rate_rpm:
             missing[name] = found
     changed = {name: with_one_replica(system.servers[name]).with_load(Load()) for name in missing}
-    return replace(system, servers={**system.servers, **changed}) if changed else system, missing
+    return system.with_planned(changed), missing
 
 
 def _observation(

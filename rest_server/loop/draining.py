@@ -66,4 +66,4 @@ def with_backlogs(system: System, loads: Mapping[str, EstimatedLoad]) -> System:
             stated = server.current.load
             rate_rpm = stated.arrival_rate_rpm * factor
             changed[name] = server.with_load(stated.model_copy(update={"arrival_rate_rpm": rate_rpm}))
-    return replace(system, servers={**system.servers, **changed}) if changed else system
+    return system.with_planned(changed)

@@ -231,11 +231,11 @@ def with_factors(system: System, drifts: Drifts) -> System:
     factors = {key: found.factors for key, found in drifts.items() if found.factors}
     if not factors:
         return system
-    changed = {
-        (model, on): retimed(profile, factors.get(key_of(model, on), {}))
+    changed = (
+        retimed(profile, factors.get(key_of(model, on), {}))
         for (model, on), profile in system.profiles.items()
-    }
-    return replace(system, profiles=changed)
+    )
+    return system.with_items(*changed)
 
 
 def key_of(model: str, accelerator: str) -> str:

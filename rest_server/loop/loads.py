@@ -186,7 +186,7 @@ def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, v
             varied = _with(load, {name: getattr(found, name) for name in names})
             load = varied if uses_variability(system, server.model, varied) else load
         changed[name] = server.with_load(load)
-    return replace(system, servers={**system.servers, **changed})
+    return system.with_planned(changed)
 
 
 def uses_variability(system: System, model: str, load: Load) -> bool:

@@ -40,8 +40,7 @@ CONFIG = LoopConfig.model_validate(
 
 def slowed(factor: float) -> System:
     system = chat_system()
-    profiles = {key: slower(profile, factor) for key, profile in system.profiles.items()}
-    return replace(system, profiles=profiles)
+    return system.with_items(*(slower(profile, factor) for profile in system.profiles.values()))
 
 
 class Loop:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from slow_cases import mostly_slow
 from optimizer import SpecError, System, load_system
 from optimizer.spec.changes import SystemChange
 from optimizer.spec.load_traces import LoadStep, with_step
-from optimizer.spec.system import compiled, with_changed_load
+from optimizer.spec.system import COMPILED, compiled, with_changed_load
 
 Json = dict[str, Any]
 Change = Callable[[System], System]
@@ -103,3 +104,13 @@ def test_a_change_equals_an_edit_of_the_text(seed: int, tmp_path: Path) -> None:
     for change, edits in changes(document, Random(seed)):
         path.write_text(json.dumps(written(document, edits)))
         assert outcome(partial(change, system)) == outcome(partial(load_system, path)), edits
+
+
+@pytest.mark.parametrize("field", COMPILED)
+def test_a_replaced_field_is_not_lost_in_silence(field: str) -> None:
+    """A field that follows from the documents cannot be replaced and then follow from other documents."""
+    system = load_system(random_with_routes(3))
+    other: Json = {field: None}
+    asked = replace(system, **other)
+    with pytest.raises(ValueError, match=f"{field} of this system were replaced to answer a question"):
+        asked.with_items(*system.spec.accelerators)

@@ -355,6 +355,7 @@ def test_profiles_are_listed_as_often_for_many_servers() -> None:
         profiles = Listed(system.profiles)
         listed, plan = replace(system, profiles=profiles), solve(system.with_options(unlimited=True))
         assert len(workload_pairs(listed)) == count
-        stabilise(plan, plan.applied_to(listed), Rules(), None, Observation(0.0))
+        applied = replace(plan.applied_to(system), profiles=profiles)
+        stabilise(plan, applied, Rules(), None, Observation(0.0))
         times.append(profiles.times)
     assert times[0] == times[1]

@@ -89,7 +89,7 @@ def limits_of(source: System) -> dict[Pair, dict[str, float]]:
 def with_profile(source: System, pair: Pair, **changes: Any) -> System:
     key = (source.servers[pair[0]].model, pair[1])
     changed = source.profiles[key].model_copy(update=changes)
-    return replace(source, profiles=MappingProxyType({**source.profiles, key: changed}))
+    return source.with_items(changed)
 
 
 def alone(source: System, pair: Pair) -> System:

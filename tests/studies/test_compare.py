@@ -12,7 +12,7 @@ from builders import accelerator, document, random_document, running, server, se
 from slow_cases import mostly_slow
 
 from optimizer import Comparison, Plan, SpecError, System, compare, load_system, scale_loads, solve
-from optimizer.studies.comparison.sums import total
+from optimizer.plan.sums import total
 
 CENTS = 1e-9
 """Relative tolerance of sums of costs."""

@@ -4,19 +4,17 @@ from collections.abc import Mapping, Sequence
 
 from optimizer.features.offline.fields import OfflineWork
 from optimizer.features.offline.uses import DeadlineUse
-from optimizer.plan.placements import PlacementRow, Serving
+from optimizer.plan.placements import PlanRow
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 from optimizer.units import MINUTES_PER_HOUR
 
 
-def deadline_uses(
-    system: System, parts: Mapping[str, Sequence[tuple[PlacementRow, Serving]]]
-) -> tuple[DeadlineUse, ...]:
+def deadline_uses(system: System, rows: Mapping[str, Sequence[PlanRow]]) -> tuple[DeadlineUse, ...]:
     """Return the offline work of every server that has any, with its completion time."""
 
     def capacity_rpm(name: str) -> float:
-        return sum(part.max_rate_rpm for row, part in parts.get(name, ()) if row.mode != "shared")
+        return sum(row.max_rate_rpm for row in rows.get(name, ()) if row.mode != "shared")
 
     servers = system.servers.items()
     return tuple(_use(name, one.deadline, capacity_rpm(name)) for name, one in servers if one.deadline)

@@ -140,16 +140,16 @@ def _value(facts: Facts) -> float:
         if pool.mode == "shared"
     }
     # Replicas with a role belong to an artificial server without current replicas.
-    roles = math.fsum(row.cost_cents_per_h for row in facts.placed.rows if row.role is not None)
+    roles = math.fsum(pool.cost_cents_per_h for _, pool in facts.placed.named_pools if pool.role is not None)
     total.append(roles * (1 + penalty))
     for name, server in facts.whole.servers.items():
         if name not in changed and not all_count and name not in facts.on_cards:
             continue  # the stated cost of an unchanged server does not matter
         old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
-        mine = facts.placed.parts.get(name, ())
+        rows = facts.placed.rows.get(name, ())
         here = {(pool.mode, pool.accelerator) for pool in now}
-        kept = [row.place in (shared_now if row.mode == "shared" else here) for row, _ in mine]
-        costs = [part.cost_cents_per_h for _, part in mine]
+        kept = [row.place in (shared_now if row.mode == "shared" else here) for row in rows]
+        costs = [row.cost_cents_per_h for row in rows]
         moved = math.fsum(cost for cost, stays in zip(costs, kept, strict=True) if not stays)
         on_cards = name in facts.on_cards and any(pool.mode == "shared" for pool in now)
         total.append(math.fsum(costs) - old + penalty * (moved + (0.0 if on_cards or any(kept) else old)))
@@ -203,7 +203,7 @@ def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
     constants = {CHANGES: float(len(system.servers))}
     if level.name == VALUE:
         costs = [current_cost_cents_per_h(system, name) for name in system.servers]
-        costs += [row.cost_cents_per_h for row in facts.placed.rows]
+        costs += [row.cost_cents_per_h for row in facts.placed.placements]
         costs += [abs(cost.amount_cents_per_h) for cost in facts.plan.shared_costs]
         constants[VALUE] = (1 + system.options.transition_penalty) * math.fsum(costs)
     is_service = level.name not in (VALUE, CHANGES) and level.name not in _goals(facts)

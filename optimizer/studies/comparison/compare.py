@@ -15,16 +15,15 @@ from optimizer.studies.comparison.comparison_document import Comparison, Compari
 from optimizer.studies.comparison.rows import (
     Case,
     alike,
-    case_of,
     class_model_rows,
     class_rows,
     cost_rows,
+    figures_of,
     priority_rows,
     reserves_alike,
     row_of,
     serve_the_same,
     server_rows,
-    total_figures,
     type_rows,
 )
 from optimizer.tolerances import SAME
@@ -86,9 +85,9 @@ def compare(
 
 def _solved(source: System | Plan, options: Mapping[str, object], backend: str) -> Case:
     if isinstance(source, Plan):
-        return case_of(source, None)
+        return Case.of(source, None)
     system = with_values(source, options)
-    return case_of(solve(system, backend=backend), system)
+    return Case.of(solve(system, backend=backend), system)
 
 
 def _following(before: Case, after: System | Plan) -> System:
@@ -115,8 +114,9 @@ def _only_limits_differ(one: Case, two: Case) -> bool:
 
 def _comparison(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) -> Comparison:
     _check_currencies(one.plan.currency, two.plan.currency, labels)
+    one, two = one.with_classes_of(two), two.with_classes_of(one)
     servers = server_rows(one, two)
-    total = row_of(total_figures(one), total_figures(two))
+    total = row_of(figures_of(one.table), figures_of(two.table))
     cost = 0.0 if total.first is None else total.first.cost_cents_per_h
     difference = total.difference.cost_cents_per_h
     equal, alike_reserves = serve_the_same(one, two), reserves_alike(one, two)
@@ -179,7 +179,7 @@ def _notes(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) 
 
 def _service_notes(one: Case, two: Case) -> Iterator[str]:
     """Yield the reason why the costs are not for the same service, if there is one."""
-    if one.shares.keys() != two.shares.keys():
+    if one.loads.keys() != two.loads.keys():
         yield "the two sides have different servers, so their costs are not for the same service"
     elif not serve_the_same(one, two):
         yield "not every server is served to the same fraction, so the costs are not for the same service"

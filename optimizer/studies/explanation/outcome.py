@@ -14,7 +14,7 @@ from optimizer.candidates.table import Source
 from optimizer.features.views import JointService
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
-from optimizer.plan.placements import parts_by_server, placements_of
+from optimizer.plan.placements import rows_of, services_of
 from optimizer.solvers.levels import reserves_held, served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
@@ -65,9 +65,8 @@ class PlanOutcome:
     @classmethod
     def of_plan(cls, plan: Plan) -> Self:
         """Return the outcome of a plan."""
-        carried, rows = dict.fromkeys(plan.allocations, 0.0), placements_of(plan)
-        for name, parts in parts_by_server(rows).items():
-            carried[name] = sum(part.rate_rpm for _, part in parts)
+        carried = dict.fromkeys(plan.allocations, 0.0)
+        carried |= {name: sum(row.rate_rpm for row in rows) for name, rows in rows_of(plan).items()}
         for rates in plan.served_in_queues_rpm.values():
             carried |= rates
         return cls(
@@ -81,7 +80,7 @@ class PlanOutcome:
                 for name, pools in plan.allocations.items()
                 if pools
             },
-            rents=frozenset(row.spot.group for row in rows if row.mode == "external"),
+            rents=frozenset(services_of(plan)),
             has_reserve=frozenset(plan.requires_reserve).difference(plan.lacks_reserve),
             lacks_reserve=frozenset(plan.lacks_reserve),
         )

@@ -15,6 +15,7 @@ from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan
+from optimizer.plan.table import PlanLoad, PlanTable, mean
 from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, is_about
@@ -54,6 +55,12 @@ class PlannedSystem:
     def pools(self) -> Mapping[str, Sequence[PoolRow]]:
         """Pools of each server that has any, by name."""
         return grouped((row.server, row) for row in self.overview.placed)
+
+    @cached_property
+    def cells(self) -> Mapping[tuple[str, str], PlanTable]:
+        """Loads and rows of the plan by model and service class."""
+        table = PlanTable.of(self.overview.plan, self.system)
+        return table.by(lambda load: (load.model or "", load.service_class or ""))
 
 
 def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
@@ -132,55 +139,53 @@ def _grids(
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the placement of each model and class as text, and the accelerator type of its largest pool."""
-    on_shared_cards = {row.server for row in shown.overview.on_shared_cards}
-    pools = grouped(((row.model, row.service_class), row) for row in shown.overview.placed)
-    streams, lacks = shown.system.streams, _lacks(shown)
-    words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
-    group_of = shown.overview.plan.group_of
-    queues = grouped((streams[name].key, queue) for name, queue in group_of.items())
-    words |= {
-        key: f"in {mine[0] if len(mine) == 1 else f'{len(mine)} queues'}" for key, mine in queues.items()
-    }
-    found = {key: (text, "") for key, text in (words | dict.fromkeys(lacks, "not served")).items()}
-    for key, rows in pools.items():
-        count = totals(
-            (row.accelerator + (", shared" if row.server in on_shared_cards else ""), row.num_replicas)
-            for row in rows
-        )
-        text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
-        found[key] = text + lacks.get(key, ""), _type_of(rows)
+    plan, system, found = shown.overview.plan, shown.system, {}
+    for key, cell in shown.cells.items():
+        queues = [plan.group_of[name] for name in cell.loads if name in plan.group_of]
+        lack = _lack(cell.servers)
+        text = f"in {queues[0] if len(queues) == 1 else f'{len(queues)} queues'}" if queues else ""
+        if not text and any(not rows.rows for rows in cell.by(lambda load: load.name).values()):
+            text = "idle"
+        rows = sorted(cell.placed, key=lambda row: row.mode == "shared")
+        pools = [(row.pool, row.mode) for row in rows if row.pool is not None]
+        if pools:
+            count = totals(
+                (pool.accelerator + (", shared" if mode == "shared" else ""), pool.num_replicas)
+                for pool, mode in pools
+            )
+            text = " + ".join(f"{number:,} × {name}" for name, number in count.items()) + lack
+        elif lack:
+            text = "not served"
+        largest = max((pool for pool, _ in pools), key=lambda pool: pool.num_replicas, default=None)
+        on = "" if largest is None else system.accelerators[largest.accelerator].type
+        found[key] = text, on
     return found
+
+
+def _lack(loads: Sequence[PlanLoad]) -> str:
+    """Describe the shortage of loads that are not served in full; empty if there are none."""
+    short = [load for load in loads if not load.in_full]
+    if not short:
+        return ""
+    if len(loads) == 1:
+        return f" ({share_text(short[0].served_share)} served)"
+    return f" ({len(short)} of {len(loads)} not in full)"
 
 
 def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     """Return the served share of the load of each model and class."""
-    missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
-    streams = shown.system.streams.items()
-    loads = [(stream.key, name, stream.load.arrival_rate_rpm) for name, stream in streams]
-    asked = totals((key, rate) for key, _, rate in loads)
-    lost = totals((key, rate * missed.get(name, 0.0)) for key, name, rate in loads)
-    return {key: 1 - lost[key] / rate for key, rate in asked.items() if rate}
+    shares = {}
+    for key, cell in shown.cells.items():
+        rates = [(load, shown.system.streams[load.name].load.arrival_rate_rpm) for load in cell.servers]
+        asked = sum(rate for _, rate in rates)
+        if asked:
+            shares[key] = sum(load.served_share * rate for load, rate in rates) / asked
+    return shares
 
 
 def _type_of(rows: Sequence[PoolRow]) -> str:
     """Return the accelerator type of the largest pool; empty if nothing runs."""
     return max(rows, key=lambda row: row.num_replicas).type if rows else ""
-
-
-def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
-    """Return the shortage of each model and class that is not served in full, as text."""
-    streams = shown.system.streams
-    pairs = [stream.key for stream in streams.values()]
-    unserved = shown.overview.plan.unserved
-    missed = grouped((streams[item.server].key, item.served_fraction) for item in unserved)
-    return {
-        key: (
-            f" ({share_text(shares[0])} served)"
-            if pairs.count(key) == 1
-            else f" ({len(shares)} of {pairs.count(key)} not in full)"
-        )
-        for key, shares in missed.items()
-    }
 
 
 def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
@@ -269,18 +274,15 @@ def _figures(
         weights = [float(row.num_replicas) for row in rows]
     own = kind_of_pool(rows[0]).shown("bars")
 
-    def mean(field: str) -> float | None:
-        if not any(weights):
-            return None
-        values = (weight * getattr(row, field) for weight, row in zip(weights, rows, strict=True))
-        return float(sum(values) / sum(weights))
+    def mean_of(field: str) -> float | None:
+        return mean([(float(getattr(row, field)), weight) for row, weight in zip(rows, weights, strict=True)])
 
     return (
         rate,
         in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
         float(sum(row.num_replicas for row in rows)),
-        mean("max_batch"),
-        *(mean(own[shown.metric].field) if shown.metric in own else None for shown in figures),
+        mean_of("max_batch"),
+        *(mean_of(own[shown.metric].field) if shown.metric in own else None for shown in figures),
     )
 
 

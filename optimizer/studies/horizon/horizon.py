@@ -171,7 +171,7 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
         load_rpm=load,
         served_rpm=max(load - sum(one.unserved) / MINUTES_PER_HOUR / hour.hours, 0.0),
         cost_cents_per_h=one.cost / hour.hours,
-        started=started(chosen.plans[h - 1], plan, system) if h else 0,
+        started=started(chosen.plans[h - 1], plan) if h else 0,
         use=tuple(use),
         **lacking_fields(plan),
         servers={

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from optimizer.candidates.arrays import server_loads_rps
 from optimizer.plan import Plan
-from optimizer.plan.placements import parts_of
-from optimizer.schema.pools import Pool
+from optimizer.plan.placements import PlanRow, rows_of
+from optimizer.schema.allocations import PoolMode
 from optimizer.spec.system import System
 from optimizer.studies.horizon.horizon_document import Policy
 from optimizer.studies.horizon.hours import Hour
@@ -58,8 +57,8 @@ class Outcome:
             transition_cost=self.transition_cost,
             unit_hours=sum(units),
             unserved=sum(self.unserved),
-            transitions=sum(transitions(before, after, system) for before, after in pairs),
-            startups=sum(started(before, after, system) for before, after in pairs),
+            transitions=sum(transitions(before, after) for before, after in pairs),
+            startups=sum(started(before, after) for before, after in pairs),
             lack_reserve=self._lack_reserve,
         )
 
@@ -101,49 +100,42 @@ def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
 
     The list-price cost of new pools counts, and that of old pools if the server keeps none of them.
     """
-    total, old, new = 0.0, _running(before, system), _running(after, system)
+    total, old, new = 0.0, _running(before), _running(after)
     for name in sorted(old.keys() | new.keys()):
         was, will = old.get(name, {}), new.get(name, {})
-        total += sum(pools.cost_cents_per_h for place, pools in will.items() if place not in was)
-        total += 0.0 if was.keys() & will.keys() else sum(pools.cost_cents_per_h for pools in was.values())
+        moved = [row for place, rows in will.items() if place not in was for row in rows]
+        moved += [] if was.keys() & will.keys() else [row for rows in was.values() for row in rows]
+        total += sum(_list_cost_cents_per_h(row, system) for row in moved)
     return total
 
 
-def transitions(before: Plan, after: Plan, system: System) -> int:
+def transitions(before: Plan, after: Plan) -> int:
     """Return the number of servers that move to an accelerator on which they did not run before."""
-    new = _running(after, system)
-    return sum(bool(new.get(name, {}).keys() - places) for name, places in _running(before, system).items())
+    new = _running(after)
+    return sum(bool(new.get(name, {}).keys() - places) for name, places in _running(before).items())
 
 
-def started(before: Plan, after: Plan, system: System) -> int:
+def started(before: Plan, after: Plan) -> int:
     """Return the number of replicas that start between two plans."""
-    old = _running(before, system)
-    return sum(
-        max(pools.replicas - old.get(name, {}).get(place, _Running()).replicas, 0)
-        for name, places in _running(after, system).items()
-        for place, pools in places.items()
-    )
+    old, number = _running(before), 0
+    for name, places in _running(after).items():
+        for place, rows in places.items():
+            ran = old.get(name, {}).get(place, ())
+            number += max(sum(row.replicas for row in rows) - sum(row.replicas for row in ran), 0)
+    return number
 
 
-class _Running(NamedTuple):
-    """Replicas of a server at one location, and their cost at list price [cents/h]."""
+def _running(plan: Plan) -> dict[str, dict[tuple[str, PoolMode], list[PlanRow]]]:
+    """Return the rows of each server with replicas, by accelerator and by whether its cards are shared."""
+    running: dict[str, dict[tuple[str, PoolMode], list[PlanRow]]] = {}
+    for row in (row for rows in rows_of(plan).values() for row in rows):
+        if row.pool is not None:  # an external service has no replicas
+            running.setdefault(row.server, {}).setdefault((row.pool.accelerator, row.mode), []).append(row)
+    return running
 
-    replicas: int = 0
-    cost_cents_per_h: float = 0.0
 
-
-def _running(plan: Plan, system: System) -> dict[str, dict[tuple[str, bool], _Running]]:
-    """Return the replicas of each server by location: an accelerator, and whether its cards are shared."""
-    found: dict[str, dict[tuple[str, bool], _Running]] = {}
-    for name, parts in parts_of(plan).items():
-        for row, part in parts:
-            if not isinstance(part.figures, Pool):
-                continue  # an external service has no replicas
-            place, cost = (part.figures.accelerator, row.mode == "shared"), part.cost_cents_per_h
-            if row.mode == "own":
-                each = system.profiles[system.servers[name].model, place[0]].acc_count
-                cost = row.count * each * system.accelerators[place[0]].cost_cents_per_h
-            places = found.setdefault(name, {})
-            here = places.get(place, _Running())
-            places[place] = _Running(here.replicas + part.replicas, here.cost_cents_per_h + cost)
-    return found
+def _list_cost_cents_per_h(row: PlanRow, system: System) -> float:
+    if row.mode != "own":
+        return row.cost_cents_per_h
+    each = system.profiles[system.servers[row.server].model, row.spot.accelerator].acc_count
+    return row.count * each * system.accelerators[row.spot.accelerator].cost_cents_per_h

@@ -15,6 +15,7 @@ from optimizer.features.routes.replayed import RoutedLoad, routed_loads
 from optimizer.features.shared_cards.replayed import ReplayedCards, seen_cards
 from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
+from optimizer.plan.placements import rows_of
 from optimizer.schema import AllocationData, Route, Server
 from optimizer.schema.current_pools import with_replicas
 from optimizer.solvers.deadline import Deadline
@@ -157,7 +158,7 @@ class _PolicyReplay:
         """Run the replay, and return the outcome of the policy; `name` is its name for readers."""
         self.tallies = {server: _Tally() for server in self.system.servers}
         self.routes = {name: _RouteTally() for name in self.system.routes}
-        system, pods = self.system, Pods(self.startup_s)
+        system, stated, pods = self.system, self.system, Pods(self.startup_s)
         decisions: Decisions | None = None
         plan = solve(self._mean(), memo=self.memo) if self.constant else None
         for step, following in zip(self.steps, self.steps[1:], strict=False):
@@ -171,9 +172,9 @@ class _PolicyReplay:
             estimates: Mapping[str, LoadEstimate] = {}
             if not self.constant:
                 passed_h = (step.time_s - self.steps[0].time_s) / SECONDS_PER_HOUR
-                system = with_step(system, step)
-                system = system.with_items(*without_past_deadlines(system.spec.servers, passed_h))
-                system = _with_existing(system, pods, step.time_s)
+                stated = with_step(stated, step)
+                stated = stated.with_items(*without_past_deadlines(stated.spec.servers, passed_h))
+                system = _with_existing(stated, pods, step.time_s)
                 to_plan, estimates = denoise_loads(system, self.rules, decisions, seen)
                 deadline = Deadline.after(to_plan.options.time_limit_s)
                 planner = _RememberingPlanner(deadline, self.memo, known=self.known)
@@ -239,8 +240,7 @@ class _PolicyReplay:
                 time_s=now_s,
                 load_rpm=sum(loads.values()) - sum(each.rerun_rpm for each in routed),
                 capacity_rpm=capacity_rpm,
-                planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools)
-                + sum(number * cards.replicas_on(place) for place, number in cards.planned.items()),
+                planned=sum(row.replicas for rows in rows_of(plan).values() for row in rows),
                 desired=sum(target.replicas for target in targets.values())
                 + sum(number * cards.replicas_on(place) for place, number in cards.there.items()),
                 ready=sum(
