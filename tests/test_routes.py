@@ -478,3 +478,18 @@ def test_a_small_server_without_replicas_gets_no_share() -> None:
         division = RouteArrays.of(route, ("s", "l")).division(0.0, large_rps)
         assert division is not None
         assert division.shares == (0.0, 0.0)
+
+
+def test_a_router_that_can_not_be_used_lengthens_no_mix(specs: Path) -> None:
+    """The router's errors alone lose 0.27 %, so below that limit the large model gets the mean mix."""
+    source = load_system(specs / "routes.yaml")
+    route = source.routes["chat"]
+    costs = {}
+    for limit in (0.0, 0.0026, 0.0028):
+        system = source.with_items(route.model_copy(update={"max_loss": limit}))
+        plan = solve(system)
+        assert verify(plan, system) == []
+        costs[limit] = plan.total_cost_cents_per_h, plan.routes["chat"].routed
+    all_large = plan.routes["chat"].all_large_cents_per_h
+    assert costs[0.0] == costs[0.0026] == (all_large, False) == (12_600.0, False)
+    assert costs[0.0028][1]

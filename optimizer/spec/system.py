@@ -72,7 +72,8 @@ from optimizer.spec.streams import Stream, members_of, streams_of
 from optimizer.spec.unsupported import refused_options
 
 COMPILED = (
-    "accelerators", "profiles", "service_classes", "targets", "servers", "capacity", "options", "routes", "nodes",
+    "accelerators", "profiles", "service_classes", "targets", "servers", "capacity", "options", "routes",
+    "nodes",
 )  # fmt: skip
 """Fields of a system that follow from its documents."""
 

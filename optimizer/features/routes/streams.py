@@ -137,8 +137,11 @@ def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) ->
         least, most = [f.rate_rpm * f.lower for f in flows], [f.rate_rpm * f.upper for f in flows]
         small, large = servers[route.small], servers[route.large]
         changed[route.small] = _with_mix(small, route, least, most, sum(most))
-        least, most = [flow.large_rpm(flow.upper) for flow in flows], [flow.rate_rpm for flow in flows]
-        changed[route.large] = _with_mix(large, route, least, most, sum(most))
+        if can_use_router(route):
+            least, most = [flow.large_rpm(flow.upper) for flow in flows], [flow.rate_rpm for flow in flows]
+            changed[route.large] = _with_mix(large, route, least, most, sum(most))
+        else:
+            changed[route.large] = with_all_requests(large, route)
     return MappingProxyType({**servers, **changed}) if changed else servers
 
 
@@ -165,6 +168,14 @@ def with_all_requests(server: Server, route: Route) -> Server:
     """Return the large server of a route with all its requests and their mean lengths."""
     weights = [flow.rate_rpm for flow in flows_of(route)]
     return _with_mix(server, route, weights, weights, route.arrival_rate_rpm)
+
+
+def can_use_router(route: Route) -> bool:
+    """Return whether the router's errors alone lose no more quality than the limit (eq. 224 at the bounds).
+
+    Otherwise the large model gets all requests, in their mean mix.
+    """
+    return quality_lost(route, [flow.lower for flow in flows_of(route)]) <= route.max_loss + SAME
 
 
 def has_kinds_alike(route: Route) -> bool:
