@@ -35,6 +35,15 @@ class Job:
     losses: int = 0
     rank: int = 1
     """Priority, 1 is the highest."""
+    cached: int = 0
+    """Tokens of the prompt that are in the prefix cache whenever it joins the batch."""
+    shared: int = 0
+    """Those of them that all requests hold together."""
+
+    @property
+    def own(self) -> int:
+        """Tokens in the KV cache that it holds for itself."""
+        return self.held - self.shared if self.held else 0
 
 
 @dataclass
@@ -89,10 +98,18 @@ class SecondEngine:
                 self.wakes.pop(0)
             prompt, answer = int(self.requests.in_tokens[row]), int(self.requests.out_tokens[row])
             rank = 1 if self.requests.priority is None else int(self.requests.priority[row])
-            job = Job(row, prompt, answer, self.now if late else coming, todo=prompt, rank=rank)
+            cached, shared = (
+                0 if given is None else int(given[row])
+                for given in (self.requests.cached_tokens, self.requests.shared_tokens)
+            )
+            cached = min(cached, max(prompt - 1, 0))
+            job = Job(
+                row, prompt, answer, self.now if late else coming, todo=prompt, rank=rank, cached=cached,
+                shared=min(shared, cached),
+            )  # fmt: skip
             self.jobs.append(job)
             behind = len(self.batch) + len(self.queue) - self.limits.max_batch
-            if behind >= self.limits.max_queue or prompt + answer - 1 > self.limits.kv_tokens:
+            if behind >= self.limits.max_queue or prompt - job.shared + answer - 1 > self.limits.kv_tokens:
                 self.think(job, job.sent)
             else:
                 self.queue.insert(sum(other.rank <= rank for other in self.queue), job)
@@ -112,7 +129,7 @@ class SecondEngine:
         return [job for job in self.batch if job.done == job.todo]
 
     def held(self) -> int:
-        return sum(job.held for job in self.batch)
+        return sum(job.own for job in self.batch)
 
     def iterate(self) -> None:
         decodes = self.answering()
@@ -152,13 +169,16 @@ class SecondEngine:
             room, free = room - tokens, free - tokens
         while self.queue and len(self.batch) < self.limits.max_batch and room > 0:
             job = self.queue[0]
-            tokens = min(job.todo, room)
-            if self.limits.prefill_first and tokens < job.todo:
+            left = job.todo - job.cached
+            tokens = min(left, room)
+            if self.limits.prefill_first and tokens < left:
                 if any(tokens for _, tokens in chosen):
                     break
-                tokens = job.todo
-            if tokens > free:
+                tokens = left
+            if tokens + job.cached - job.shared > free:
                 break
+            job.done = job.held = job.cached
+            free -= job.cached - job.shared
             self.batch.append(self.queue.popleft())
             job.begun = self.now if math.isnan(job.begun) else job.begun
             chosen.append((job, tokens))

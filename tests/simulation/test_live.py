@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from second_engine import SecondEngine
 from slow_cases import mostly_slow
-from test_second_engine import FULL_LAW, limits_of, requests_of
+from test_second_engine import FULL_LAW, limits_of, requests_of, with_prefixes
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.batches import CLOCK, TRIGGERS, BatchServer
@@ -111,12 +111,6 @@ def played(
 def agree(player: Player, first_ms: FloatArray, last_ms: FloatArray, case: object) -> None:
     np.testing.assert_allclose(player.first_ms, first_ms, rtol=1e-12, err_msg=str(case))
     np.testing.assert_allclose(player.last_ms, last_ms, rtol=1e-12, err_msg=str(case))
-
-
-def with_prefixes(requests: Requests, rng: np.random.Generator) -> Requests:
-    """Return requests that find a part of their prompts in a prefix cache, half of it stored once."""
-    cached = (requests.in_tokens * rng.random(len(requests)) * (rng.random(len(requests)) < 0.7)).astype(int)
-    return replace(requests, cached_tokens=cached, shared_tokens=cached * (rng.random(len(cached)) < 0.5))
 
 
 @pytest.mark.parametrize("cases", mostly_slow([range(20), range(20, 500)], 1))

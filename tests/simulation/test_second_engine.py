@@ -54,9 +54,15 @@ def limits_of(rng: np.random.Generator, requests: Requests) -> Limits:
     )
 
 
+def with_prefixes(requests: Requests, rng: np.random.Generator) -> Requests:
+    """Return requests that find a part of their prompts in a prefix cache, half of it stored once."""
+    cached = (requests.in_tokens * rng.random(len(requests)) * (rng.random(len(requests)) < 0.7)).astype(int)
+    return replace(requests, cached_tokens=cached, shared_tokens=cached * (rng.random(len(cached)) < 0.5))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", [None, 3])
-def test_both_engines_agree(levels: int | None) -> None:
+@pytest.mark.parametrize(("levels", "prefixes"), [(None, False), (3, False), (None, True), (3, True)])
+def test_both_engines_agree(levels: int | None, *, prefixes: bool) -> None:
     preemptions = rejected = 0
     for seed in range(CASES):
         rng = np.random.default_rng(seed)
@@ -65,6 +71,8 @@ def test_both_engines_agree(levels: int | None) -> None:
         law = FULL_LAW if rng.random() < 0.7 else REFERENCE_LAW
         if levels is not None:
             requests = replace(requests, priority=10 * rng.integers(1, levels + 1, len(requests)))
+        if prefixes:
+            requests = with_prefixes(requests, rng)
         run = simulate(requests, law, limits)
         times = np.full((3, len(requests)), np.nan)
         losses = np.zeros(len(requests), np.int64)
