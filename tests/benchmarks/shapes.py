@@ -1,14 +1,19 @@
-"""Errors of the queue model `continuous` on random mixes of request shapes, against simulation.
+"""Errors of the queue model `continuous` on mixes of request shapes, and the time of sizing with shapes.
 
 Usage: python tests/benchmarks/shapes.py [--seed 1] [--count 40] [--requests 40000]
+       python tests/benchmarks/shapes.py --sizing
 """
 
 import argparse
+import json
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from optimizer import System, find_candidates, load_system
 from optimizer.arrays import FloatArray
 from optimizer.errors import AnalysisError
 from optimizer.kinds.replicas import Replica, queues_of
@@ -33,6 +38,9 @@ TERMS = (
     "weight_read_ms",
 )
 """Names of the coefficients."""
+SPECS = Path(__file__).resolve().parents[2] / "specs"
+ROUNDS = 6
+"""Number of times that each system is sized; the shortest time counts."""
 FIGURES = ("ttft", "p95_ttft", "itl", "p95_itl")
 
 
@@ -96,13 +104,59 @@ def show(name: str, errors: Sequence[FloatArray]) -> None:
         print(f"{name:10s} {len(errors):4d}  {'; '.join(cells)}")
 
 
+def sized_system(percentile: int | None, lengths: Sequence[tuple[float, int, int]] = ()) -> System:
+    """Return `specs/large` with the law and the queue model of continuous batching, and other loads."""
+    source = json.loads(
+        load_system(SPECS / "large").to_spec().model_dump_json(by_alias=True, exclude_unset=True)
+    )
+    for model in source["models"]:
+        decode, prefill = model.pop("decodeParms"), model.pop("prefillParms")
+        model.pop("atTokens", None)
+        law = {"alpha": decode["alpha"], "beta": prefill["delta"], "gamma": 1e-5}
+        model |= {
+            "perfParms": law, "queueModel": "continuous", "maxBatchSize": 64, "maxNumTokens": 2048,
+            "kvCapacity": 400_000,
+        }  # fmt: skip
+    for target in (target for item in source["serviceClasses"] for target in item["modelTargets"]):
+        target.update({} if percentile is None else {"percentile": percentile})
+    for load in (server["currentAlloc"]["load"] for server in source["servers"] if lengths):
+        del load["avgInTokens"], load["avgOutTokens"]
+        load["shapes"] = [
+            {"name": f"{prompt}", "share": share, "avgInTokens": prompt, "avgOutTokens": answer}
+            for share, prompt, answer in lengths
+        ]
+    return load_system(source)
+
+
+def show_sizing() -> None:
+    """Print the CPU time of sizing with percentiles and shapes, compared with means of one shape."""
+    four = [(0.4, 100, 1000), (0.3, 300, 500), (0.2, 600, 300), (0.1, 1500, 200)]
+    systems = {
+        "means": sized_system(None),
+        "95th percentiles": sized_system(95),
+        "the same, four shapes": sized_system(95, four),
+        "the same, one beyond the token budget": sized_system(95, [*four[:3], (0.1, 12_000, 300)]),
+    }
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    for name in [*systems] * ROUNDS:
+        begin = time.process_time()
+        find_candidates(systems[name])
+        times[name].append(time.process_time() - begin)
+    for name, found in times.items():
+        print(f"{name:38s} {min(found) / min(times['means']):5.2f} x")
+
+
 def main() -> None:
     """Compare random mixes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--requests", type=int, default=40_000)
+    parser.add_argument("--sizing", action="store_true")
     arguments = parser.parse_args()
+    if arguments.sizing:
+        show_sizing()
+        return
     rng = np.random.default_rng(arguments.seed)
     found: list[tuple[float, str, FloatArray]] = []
     while len(found) < arguments.count:
