@@ -20,10 +20,11 @@ from optimizer.plan.reasons import (
     rejection_reason,
     shortage_reason,
 )
-from optimizer.plan.views import PlanPlacements
+from optimizer.plan.views import PlanPlacements, used_by
+from optimizer.prices.table import prices_of
 from optimizer.schema import Server
 from optimizer.solvers.problem import topologies_of
-from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power, placed, priced_beside, stock_of
+from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power, placed, stock_of
 from optimizer.spec.streams import members_of
 
 
@@ -127,7 +128,7 @@ class Shortages:
         places = zip(accelerators, counts, rows.tolist(), strict=True)
         mine, others = plan.only(own), plan.without(own)
         alone = [placed(plan.system, name, a, n, self._power_w[c]) for a, n, c in places]
-        units = PlacedUnits(plan.system, [priced_beside(plan.system, one, others.items) for one in alone])
+        units = self._priced_beside(PlacedUnits(plan.system, alone), others)
         options: list[list[Need]] = [[] for _ in counts]
         for limit, amounts in self.placed.amounts.items():
             for item, amount in amounts.items():
@@ -139,6 +140,19 @@ class Shortages:
                     if more:
                         needs.append(Need(one.accelerator, one.replicas, limit, item, more, left, amount))
         return options
+
+    def _priced_beside(self, units: PlacedUnits, others: PlacedUnits) -> PlacedUnits:
+        """Return each of several placements with its cost at the prices beside others."""
+        added = np.zeros(len(units.items))
+        for price in prices_of(self.placed.system) if units.items else ():
+            used = used_by(price, others + self._kept)
+            uses = price.use_of(units.replicas) * units.count[:, None]
+            added += [price.added_cost(used, use) for use in uses]
+        items = zip(units.items, added.tolist(), strict=True)
+        found = [
+            one._replace(cost=one.cost + more / one.replicas) if one.replicas else one for one, more in items
+        ]
+        return PlacedUnits(units.system, found)
 
     @cached_property
     def _kept(self) -> PlacedUnits:

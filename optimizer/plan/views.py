@@ -100,7 +100,7 @@ class PlanPlacements:
         shared = (
             PlanCost(name=part.name, amount_cents_per_h=part.cents_per_h, origin=price.origin)
             for price in prices_of(self.system)
-            for part in price.parts(_used(price, self.placed_units), _used(price, self.kept))
+            for part in price.parts(used_by(price, self.placed_units), used_by(price, self.kept))
         )
         rentals = (
             PlanCost(name=name, amount_cents_per_h=self.rented[name].cost_cents_per_h, origin="external")
@@ -211,6 +211,6 @@ class PlanPlacements:
                 )
 
 
-def _used(price: SharedPrice, units: PlacedUnits) -> FloatArray:
+def used_by(price: SharedPrice, units: PlacedUnits) -> FloatArray:
     """Return the use of each row of a price by placed replicas, shape (K,)."""
     return np.array([units.used(limit, item) for limit, item in price.rows], np.float64)

@@ -100,6 +100,16 @@ class SharedPrice(ABC):
         cost = float(self.cost @ self.values(used + before)) - float(self.cost @ self.values(before))
         yield CostPart(self.name, self.fixed + cost - float((self.discount * used).sum()))
 
+    def added_cost(self, before: FloatArray, more: FloatArray) -> float:
+        """Return the cost of some use after other use, beyond its cost at list prices [cents/h].
+
+        It is 0 if nothing can pay for the use. Use is that of each row, shape (K,).
+        """
+        after = self.values(before + more)
+        if not np.isfinite(after).all():
+            return 0.0
+        return float(self.cost @ (after - self.values(before))) - float((self.discount * more).sum())
+
     def use_of(self, replicas: Replicas) -> FloatArray:
         """Return the use of each row by one replica of each of C candidates, shape (C, K)."""
         return np.column_stack([limit.use(replicas, item) for limit, item in self.rows])

@@ -6,12 +6,10 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.arrays import IntArray
-from optimizer.documents import UnlimitedCards
 from optimizer.features.nodes.limit import IN_NODES
 from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
-from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System
 
 
@@ -129,24 +127,6 @@ def placed(
         power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
     surge = system.servers[server].surge
     return PlacedReplicas(accelerator, type_name, count, cards, cost, power_w or 0.0, server, surge)
-
-
-def priced_beside(system: System, item: PlacedReplicas, others: Iterable[PlacedReplicas]) -> PlacedReplicas:
-    """Return replicas priced by the cards that others leave: owned cards first, then the dearer ones.
-
-    Args:
-        system: the system.
-        item: the replicas.
-        others: replicas that use cards before them.
-    """
-    cards = system.capacity.get(item.type)
-    if not isinstance(cards, UnlimitedCards) or cards.owned is None or not item.replicas:
-        return item
-    used = sum(other.replicas * other.cards for other in others if other.type == item.type)
-    number = item.replicas * item.cards
-    dear = max(used + number - cards.owned, 0) - max(used - cards.owned, 0)
-    each = price_of_card(system.accelerators[item.accelerator])
-    return item._replace(cost=item.cost + dear * (cards.more_cents_per_h - each) / item.replicas)
 
 
 def placed_cards(system: System, accelerator: str, count: int, name: str) -> PlacedReplicas:
