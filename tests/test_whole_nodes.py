@@ -128,7 +128,7 @@ def test_two_models_share_a_node() -> None:
     assert [(one.server, one.cards) for one in inside.replicas] == [("a", 1), ("b", 4)]
 
 
-@pytest.mark.parametrize("field", ["node", "numNodes", "freeCards", "cost", "cards"])
+@pytest.mark.parametrize("field", ["node", "numNodes", "freeCards", "costCentsPerH", "cards"])
 def test_false_values_are_found(field: str) -> None:
     system = load_system(example())
     false = json.loads(solve(system).to_json())

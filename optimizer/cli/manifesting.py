@@ -26,7 +26,13 @@ from optimizer.render.autoscalers import (
     scaled_object,
 )
 from optimizer.render.cluster_table import read_cluster_table
-from optimizer.render.manifests import WorkloadManifest, deployment_patch, manifests_text, variants
+from optimizer.render.manifests import (
+    WorkloadManifest,
+    deployment_patch,
+    manifests_text,
+    node_comment,
+    variants,
+)
 from optimizer.schema.yaml_format import yaml_text
 from optimizer.spec.system import System, load_system
 from optimizer.spec.writing import write_text
@@ -130,6 +136,8 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
     table = read_cluster_table(options.cluster)
     for text in () if system is None else table.unknown_names(system):
         print_stderr(f"inferplan: warning: {options.cluster}: {text}")
+    if system is not None:
+        table = table.with_nodes_of(system)
     if options.cluster_table:
         assert system is not None
         return yaml_text(starting_table(system).model_dump(by_alias=True))
@@ -140,11 +148,11 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
         )
         found = variants(plan, system, table, settings_elsewhere(system, plan))
         others = "".join(f"# {name}: rented, so it has no Deployment\n" for name in services_of(plan))
-        return others + manifests_text(map(writer.of, found))
+        return node_comment(plan) + others + manifests_text(map(writer.of, found))
     found = variants(plan, system, table)
     if options.adapter_rules:
         return yaml_text(adapter_rules(found))
-    return manifests_text(map(partial(_manifest, options), found))
+    return node_comment(plan) + manifests_text(map(partial(_manifest, options), found))
 
 
 def _check_names(plan: Plan, system: System) -> None:

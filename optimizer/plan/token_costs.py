@@ -1,6 +1,6 @@
 """Computes the cost per million tokens, input plus output, of replicas and rented services."""
 
-from optimizer.features.nodes.view import node_share_cents_per_h
+from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.plan.document import Plan
 from optimizer.plan.placements import rows_of
 from optimizer.spec.system import System
@@ -17,12 +17,12 @@ def cost_per_million(
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
     """Return the cost per million tokens at list prices [cents] of each server with load, by name."""
-    placed, found = rows_of(plan), {}
+    placed, found = rows_of(plan), dict[str, float]()
+    in_nodes = node_shares_cents_per_h(plan.nodes)
     for name in sorted(plan.allocations):
         rows, load = placed.get(name, ()), system.servers[name].current.load
         carried, cost = sum(row.rate_rpm for row in rows), sum(row.cost_cents_per_h for row in rows)
-        pools = (row.pool for row in rows if row.pool is not None)
-        cost += sum(node_share_cents_per_h(plan, system, name, pool) for pool in pools)
+        cost += sum(share for (server, _), share in in_nodes.items() if server == name)
         each = cost_per_million(cost, carried, load.in_tokens, load.out_tokens)
         if each is not None:
             found[name] = each

@@ -71,6 +71,18 @@ class ClusterTable(Document):
         entry = entries.get(accelerator) or entries.get(type_name) or usual
         return entry if entry.labels is not None else entry.model_copy(update={"labels": usual.labels})
 
+    def with_nodes_of(self, system: System) -> "ClusterTable":
+        """Return the table with the cards of a system's largest nodes, where it does not state any."""
+        largest = {pool.type: pool.largest for pool in system.node_pools}
+        types = {one.name: one.type for one in system.accelerators.values()}
+        stated = {entry.accelerator for entry in self.nodes}
+        entries = (*self.nodes, *(default_nodes(kind) for kind in largest if kind not in stated))
+        cards = [
+            entry.cards or largest.get(types.get(entry.accelerator, entry.accelerator)) for entry in entries
+        ]
+        nodes = (entry.model_copy(update={"cards": n}) for entry, n in zip(entries, cards, strict=True))
+        return self.model_copy(update={"nodes": tuple(nodes)}) if largest else self
+
     def unknown_names(self, system: System) -> Iterator[str]:
         """Yield a message for each entry whose accelerator or model does not exist in a system."""
         accelerators = {*system.accelerators, *(item.type for item in system.accelerators.values())}
@@ -79,6 +91,10 @@ class ClusterTable(Document):
             if entry.accelerator not in accelerators:
                 hint = did_you_mean(entry.accelerator, accelerators)
                 yield f"nodes[{i}].accelerator: {entry.accelerator!r} does not exist in the system{hint}"
+            known = next((pool for pool in system.node_pools if pool.type == entry.accelerator), None)
+            if known and entry.cards not in {None, known.largest}:
+                text = f"the largest node of {known.type} in the system has {known.largest}"
+                yield f"nodes[{i}].cards: {entry.cards}, but {text}"
         for i, item in enumerate(self.models):
             if item.model not in models:
                 hint = did_you_mean(item.model, models)

@@ -46,7 +46,7 @@ def starting_table(system: System) -> ClusterTable:
             source = _source(profile, ModelContainer(model=name))
             image = _container(profile, 1, ModelContainer(model=name)).image
             models.append(ModelContainer(model=name, image=image, source=source))
-    return ClusterTable(nodes=tuple(map(default_nodes, types)), models=tuple(models))
+    return ClusterTable(nodes=tuple(map(default_nodes, types)), models=tuple(models)).with_nodes_of(system)
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,21 @@ def replica_patch(one: CardContainer) -> dict[str, Any]:
     return patch | {"env": [{"name": key, "value": value} for key, value in settings.items()]}
 
 
+def node_comment(plan: Plan) -> str:
+    """Return the nodes of a plan as a comment; empty if there are none."""
+    counts = [
+        f"{use.num_nodes} {use.node} ({use.cards // use.num_nodes} cards each)"
+        for use in plan.nodes
+        if use.num_nodes
+    ]
+    if not counts:
+        return ""
+    return (
+        f"# Nodes of the plan: {', '.join(counts)}. Replicas fit into them if the scheduler packs pods,\n"
+        "# the largest first: NodeResourcesFit with MostAllocated; one that spreads pods needs more nodes.\n"
+    )
+
+
 def manifests_text(manifests: Iterable[Mapping[str, Any]]) -> str:
     """Return manifests as YAML text, one document after the other."""
     return "---\n".join(map(yaml_text, manifests))

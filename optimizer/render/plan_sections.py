@@ -380,6 +380,11 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         name("estimated", estimated, rank=FOR_PROGRAMS),
     )
     found = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
+    for pool in candidates.system.node_pools:
+        price = f"{money.number(pool.card_price):,.2f} {money.unit}"
+        found.notes.append(
+            f"Cards of {pool.type} are paid for in nodes: {price} for each card of a full node."
+        )
     pair = name("server", "server"), name("accelerator", "accelerator")
     return [found, rejected_section("Rejected pairs", candidates.rejections(), pair)]
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
+from optimizer.features.nodes.limit import IN_NODES, Nodes
 from optimizer.limits.table import limit_named
 from optimizer.plan.placements import PlacementRow
-from optimizer.spec.placed import PlacedUnits, placed
+from optimizer.spec.placed import PlacedUnits, placed, placed_cards
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 
@@ -18,14 +20,20 @@ class FreeCards:
     free: dict[str, int]
     """Free cards by accelerator type; unlimited types are absent."""
     limits: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Remaining amounts of limits other than cards, by limit and item; empty if not considered."""
+    """Remaining amounts of limits other than cards, by limit and item; only those of nodes are always
+    considered.
+    """
 
     @classmethod
     def of(cls, system: System) -> "FreeCards":
         """Return all cards of a system as free."""
         type_names = {item.type for item in system.accelerators.values()} | system.capacity.keys()
         limits = {type_name: system.card_limit(type_name) for type_name in sorted(type_names)}
-        return cls(system, {type_name: limit for type_name, limit in limits.items() if limit is not None})
+        in_nodes = {
+            (IN_NODES, item): amount for pool in system.node_pools for item, amount in pool.amounts.items()
+        }
+        free = {type_name: limit for type_name, limit in limits.items() if limit is not None}
+        return cls(system, free, in_nodes)
 
     @classmethod
     def beside(cls, system: System, rows: Iterable[PlacementRow]) -> "FreeCards":
@@ -36,6 +44,10 @@ class FreeCards:
                 type_name = system.accelerators[row.spot.accelerator].type
                 if type_name in cards.free:
                     cards.free[type_name] -= row.count
+                if cards.limits:
+                    used = PlacedUnits(system, [placed_cards(system, row.spot.accelerator, row.count, "")])
+                    for key in cards.limits:
+                        cards.limits[key] -= used.used(Nodes(), key[1])
         return cards
 
     def copy(self) -> "FreeCards":
@@ -91,4 +103,8 @@ class FreeCards:
         """Return the number of replicas to remove so that no card of their type is missing."""
         type_name, each = self.system.units_per_replica(server, accelerator)
         shortage = max(0, -self.free.get(type_name, 0))
-        return -(-shortage // each) if each else 0
+        gone = -(-shortage // each) if each else 0
+        for key, use in self._uses(server, accelerator).items():
+            if key[0] == IN_NODES and use > 0:
+                gone = max(gone, ceil(-self.limits[key] / use - ROUNDING))
+        return gone

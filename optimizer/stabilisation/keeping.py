@@ -113,10 +113,11 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
         if row.mode == "own":
             cards.take(*row.spot, row.count)
     at_rest = PlacedUnits(system, [_at_rest(system, row) for row in others if row.mode == "own"])
+    items = {str(item): item for _, item in cards.limits}
     for use in plan.limits:
-        limit = limit_named(use.limit)
-        freed = at_rest.used(limit, use.item) if limit else 0.0
-        cards.limits[use.limit, use.item] = min(use.amount, use.amount - use.used + freed)
+        limit, item = limit_named(use.limit), items.get(use.item, use.item)
+        freed = at_rest.used(limit, item) if limit else 0.0
+        cards.limits[use.limit, item] = min(use.amount, use.amount - use.used + freed)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
     return cards

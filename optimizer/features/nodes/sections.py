@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from optimizer.features.nodes.uses import NodeContents
+from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity
 from optimizer.render.explanation_text import effect_value
@@ -34,6 +35,19 @@ def node_sections(plan: Plan) -> Iterator[Section]:
     section = table("Replicas in nodes", contents, inside, "node contents")
     if section.rows:
         yield section
+
+    shares = [(*spot, cost) for spot, cost in sorted(node_shares_cents_per_h(plan.nodes).items())]
+    if shares:
+        yield table(
+            "Cost of nodes by pool",
+            (
+                name("server", lambda row: row[0]),
+                name("accelerator", lambda row: row[1]),
+                Money.of(plan).column("cost", lambda row: row[2]),
+            ),
+            shares,
+            "node costs",
+        )
 
 
 def node_value_section(explanation: Explanation, money: Money) -> Section:

@@ -16,6 +16,10 @@ class NodeReplicas(Document):
     """Number of replicas in the node; 1 if the node holds a part of a replica."""
     cards: int
     """Number of cards that one replica has in the node."""
+    cost_cents_per_h: float = Field(alias="costCentsPerH")
+    """Share of these replicas, in all nodes with these contents, in the cost of the nodes of their card
+    type [cents/h]. Shares are in proportion to cards, so replicas also pay for free cards.
+    """
 
 
 class NodeContents(Document):
@@ -42,7 +46,7 @@ class NodeUse(Document):
     """Number of cards of all these nodes."""
     free_cards: int = Field(alias="freeCards")
     """Number of cards of these nodes that no replica uses."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float = Field(alias="costCentsPerH")
     """Cost of the nodes [cents/h]."""
     contents: tuple[NodeContents, ...] = Field(strict=False)
     """Which replicas lie in which nodes; the largest replicas are placed first, each where least is free."""

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from optimizer.arrays import totals
 from optimizer.features.nodes.packing import MOST_CARDS, NodePool
 from optimizer.features.nodes.uses import NodeContents, NodeReplicas, NodeUse
 from optimizer.limits.limit import PlacedReplicas
-from optimizer.plan.document import Plan
-from optimizer.schema.pools import Pool
 from optimizer.spec.placed import PlacedUnits
 from optimizer.spec.system import System
 
@@ -54,18 +53,20 @@ def _uses(
         lots_of(pool, every),
         [n.cards for n, each in zip(pool.nodes, counts, strict=True) for _ in range(each)],
     )
+    paid = [n - m for n, m in zip(counts, before or [0] * len(counts), strict=True)]
+    each = float(pool.cost @ paid) / need[0] if need[0] else 0.0
     begin = 0
-    for node, count, already in zip(pool.nodes, counts, before or [0] * len(counts), strict=True):
+    for node, count, new in zip(pool.nodes, counts, paid, strict=True):
         held = sorted(sorted(each.items()) for each in inside[begin : begin + count])
         begin += count
-        contents = tuple(_contents(node.cards, mine, len([*same])) for mine, same in groupby(held))
+        contents = tuple(_contents(node.cards, mine, len([*same]), each) for mine, same in groupby(held))
         yield NodeUse(
             node=node.name,
             type=node.type,
             num_nodes=count,
             cards=count * node.cards,
             free_cards=sum(each.free_cards * each.num_nodes for each in contents),
-            cost_cents_per_h=(count - already) * float(node.cost_cents_per_h),
+            cost_cents_per_h=new * float(node.cost_cents_per_h),
             contents=contents,
         )
 
@@ -101,21 +102,22 @@ def packed(lots: Counter[Lot], nodes: Sequence[int]) -> list[Counter[Lot]]:
     return inside
 
 
-def _contents(cards: int, mine: Sequence[tuple[Lot, int]], count: int) -> NodeContents:
+def _contents(cards: int, mine: Sequence[tuple[Lot, int]], count: int, card_cost: float) -> NodeContents:
     replicas = tuple(
-        NodeReplicas(server=lot.server, accelerator=lot.accelerator, num_replicas=n, cards=lot.cards)
+        NodeReplicas(
+            server=lot.server,
+            accelerator=lot.accelerator,
+            num_replicas=n,
+            cards=lot.cards,
+            cost_cents_per_h=card_cost * lot.cards * n * count,
+        )
         for lot, n in mine
     )
     used = sum(item.cards * item.num_replicas for item in replicas)
     return NodeContents(num_nodes=count, free_cards=cards - used, replicas=replicas)
 
 
-def node_share_cents_per_h(plan: Plan, system: System, server: str, pool: Pool) -> float:
-    """Return a pool's part of the cost of nodes [cents/h], in proportion to the used cards of its type.
-
-    So free cards are paid for by the replicas beside them.
-    """
-    kind, cards = system.units_per_replica(server, pool.accelerator)
-    mine = [use for use in plan.nodes if use.type == kind]
-    used = sum(use.cards - use.free_cards for use in mine)
-    return sum(use.cost_cents_per_h for use in mine) * cards * pool.num_replicas / used if used else 0.0
+def node_shares_cents_per_h(uses: Iterable[NodeUse]) -> dict[tuple[str, str], float]:
+    """Return the share in the cost of nodes [cents/h] by server and accelerator."""
+    inside = (one for use in uses for item in use.contents for one in item.replicas)
+    return totals(((one.server, one.accelerator), one.cost_cents_per_h) for one in inside)

@@ -367,7 +367,7 @@ class FreeNodeCards(Document):
     """Accelerator of the replicas."""
     num_replicas: int = Field(alias="numReplicas")
     """Number of replicas that fit."""
-    rate_rpm: float = Field(alias="rate")
+    rate_rpm: float = Field(alias="rateRpm")
     """Load that these replicas can carry within all targets [requests/min]."""
 
 

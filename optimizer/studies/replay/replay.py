@@ -4,12 +4,13 @@ At each time, the plan is made for the loads counted until then, and has to serv
 time. So plans do not know the load that they will serve, as in a control loop.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from optimizer.candidates import SizingMemo
+from optimizer.features.nodes.replayed import OnNodes, node_costs_cents_per_h
 from optimizer.features.offline.streams import without_past_deadlines
 from optimizer.features.routes.replayed import RoutedLoad, routed_loads
 from optimizer.features.shared_cards.replayed import ReplayedCards, seen_cards
@@ -22,7 +23,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.loads import planned_loads, rate_rpm
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import Decisions, Observation
+from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaTarget
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
@@ -224,7 +225,9 @@ class _PolicyReplay:
         capacity_rpm = self._serve(loads, routed, rates, pods, (now_s, following.time_s))
         for each in routed:
             self.routes[each.route].add(each, span_s / SECONDS_PER_MINUTE)
+        in_nodes = node_costs_cents_per_h(system, self._on_nodes(system, targets))
         for server, load in loads.items():
+            self.tallies[server].cost += in_nodes.get(server, 0.0) * span_s / SECONDS_PER_HOUR
             self.tallies[server].offered += load * span_s / SECONDS_PER_MINUTE
             self.tallies[server].count_cards(self.cards.replicas(server))
             self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_HOUR
@@ -248,10 +251,21 @@ class _PolicyReplay:
                     for place, number in ready.items()
                 ),
                 cost_per_h=sum(target.replicas * target.cost_cents_per_h for target in targets.values())
-                + sum(cards.cost_cents_per_h(server) for server in loads),
+                + sum(cards.cost_cents_per_h(server) for server in loads)
+                + sum(in_nodes.values()),
                 lacks_reserve=len(plan.lacks_reserve),
             )
         )
+
+    def _on_nodes(self, system: System, targets: Mapping[Place, ReplicaTarget]) -> Iterator[OnNodes]:
+        """Yield the replicas and shared cards that exist, if the system has nodes."""
+        if not system.nodes:
+            return
+        for (server, accelerator), target in targets.items():
+            yield OnNodes((server,), *system.units_per_replica(server, accelerator), target.replicas)
+        for place, number in self.cards.there.items():
+            card = system.accelerators[place[1]]
+            yield OnNodes(tuple(self.cards.servers[place]), card.type, card.multiplicity, number)
 
     def _serve(
         self,

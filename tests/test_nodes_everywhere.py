@@ -1,0 +1,93 @@
+"""Nodes outside the plan: shares of their cost, replays, running fleets and manifests."""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders import accelerator, document, profile, server, service_class
+from test_whole_nodes import example
+
+from optimizer import load_system, solve
+from optimizer.cli.main import main
+from optimizer.plan import Plan
+from optimizer.plan.token_costs import token_costs
+from optimizer.render.cluster_table import ClusterTable, NodeEntry
+from optimizer.render.manifests import node_comment, variants
+from optimizer.spec.load_traces import read_load_trace
+from optimizer.spec.system import System
+from optimizer.stabilisation.free_cards import FreeCards
+from optimizer.stabilisation.rules import Rules
+from optimizer.studies.replay.replay import replay
+
+
+def sixteen() -> System:
+    """Return a replica of 16 cards, and one of one card, on nodes of 8."""
+    cards = [accelerator("16xH", "H", 0, 16), accelerator("1xH", "H", 0)]
+    models = [profile("m", "16xH"), profile("n", "1xH")]
+    classes = [service_class("gold", 1, ("m", "n"))]
+    servers = [server("a", model="m"), server("b", model="n")]
+    nodes = [{"name": "p5", "type": "H", "cards": 8, "cost": 28, "maxNodes": 4}]
+    return load_system(document(servers, cards, {}, models=models, classes=classes) | {"nodes": nodes})
+
+
+def test_pools_share_the_cost_of_nodes_and_of_free_cards() -> None:
+    system = load_system(example())
+    plan = solve(system)
+    (inside,) = plan.nodes[0].contents
+    assert [one.cost_cents_per_h for one in inside.replicas] == pytest.approx([2800 / 5, 2800 * 4 / 5])
+    tokens = token_costs(plan, system)
+    per_h = {
+        name: each / 1e6 * 60 * load.arrival_rate_rpm * (load.in_tokens + load.out_tokens)
+        for name, each in tokens.items()
+        if (load := system.servers[name].current.load)
+    }
+    assert sum(per_h.values()) == pytest.approx(plan.total_cost_cents_per_h)
+
+
+def test_a_replay_pays_for_whole_nodes(tmp_path: Path) -> None:
+    """Each interval costs the nodes of the plan for the load at its start."""
+    system, rates = load_system(example()), [60.0, 9000.0, 60.0, 60.0]
+    loads = tmp_path / "loads.csv"
+    loads.write_text("time,a,b\n" + "".join(f"{3600 * i},{n},{n}\n" for i, n in enumerate(rates)))
+    trace = read_load_trace(system, loads)
+    followed, _ = replay(system, trace, {"every plan": Rules()}, 0.0).variants
+    plans = []
+    for rate in rates[:-1]:
+        found = example()
+        for one in found["servers"]:
+            one["currentAlloc"]["load"]["arrivalRate"] = rate
+        plans.append(solve(load_system(found)))
+    assert plans[1].nodes[0].num_nodes > 1
+    assert followed.cost == pytest.approx(sum(plan.total_cost_cents_per_h for plan in plans))
+
+
+def test_free_cards_of_a_running_fleet_are_those_of_nodes() -> None:
+    """Three nodes hold one more replica of 16 cards in two empty nodes, or eight of one card."""
+    free = FreeCards.of(sixteen())
+    free.take("a", "16xH", 1)
+    assert (free.fitting("a", "16xH", 9), free.fitting("b", "1xH", 99)) == (1, 16)
+    free.take("b", "1xH", 20)
+    assert free.is_short
+    assert free.missing("b", "1xH") == 4
+
+
+def test_manifests_follow_the_cards_of_nodes() -> None:
+    system = sixteen()
+    plan = solve(system)
+    table = ClusterTable().with_nodes_of(system)
+    assert {one.accelerator: one.nodes for one in variants(plan, system, table)} == {"16xH": 2, "1xH": 1}
+    assert "3 p5 (8 cards each)" in node_comment(plan)
+    own = ClusterTable(nodes=(NodeEntry(accelerator="H", cards=4),))
+    assert [*own.unknown_names(system)] == [
+        "nodes[0].cards: 4, but the largest node of H in the system has 8"
+    ]
+    assert node_comment(Plan.model_validate({**json.loads(plan.to_json()), "nodes": []})) == ""
+
+
+def test_horizons_of_nodes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "system.json"
+    path.write_text(json.dumps(example()))
+    assert main(["horizon", str(path), "--factors", "1,2"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nodes" in line
+    assert "plan each load with solve" in line
