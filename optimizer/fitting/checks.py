@@ -255,12 +255,13 @@ def time_per_token(record: RunRecord, say: Say) -> float | None:
         return itl if itl and record.exact_itl and abs(itl / exact - 1) <= SAME else exact
     if itl and tpot and (itl > CHUNKS * tpot or _is_crowded(record, itl, tpot)):
         _tell_itl(record, itl, tpot, "TPOT", say)
-        return tpot
-    if itl and not tpot and (most := _most_per_token(record, gaps)) and itl > CHUNKS * most:
-        _tell_itl(record, itl, most, "rate, users and TTFT", say)
+        itl = None
+    found, most = itl or tpot, _most_per_token(record, gaps)
+    if found and most and found > (1 + SAME_COUNT) * most and (not tpot or found <= CHUNKS * most):
+        _tell_itl(record, found, most, "rate, users and TTFT", say)
         return most
-    if itl or tpot:
-        return itl or tpot
+    if found:
+        return found
     if record.tpot_median_ms and (record.output.cv or 0.0) < EQUAL_CV:
         say("medians", "there are medians only: the median TPOT stands for the mean ITL")
         return record.tpot_median_ms
@@ -288,10 +289,11 @@ def _most_per_token(record: RunRecord, gaps: float) -> float | None:
 def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say) -> None:
     ratio = itl / used
     counted_as = "not all counted" if ratio < UNCOUNTED else "counted twice"
-    if source == "TPOT" and ratio <= CHUNKS:
+    if source != "request latencies" and ratio <= CHUNKS:
         say(
             "many",
-            f"with the ITL, {ms(itl)}, more than its users would be in flight: TPOT, {ms(used)}, is used",
+            f"with {ms(itl)} a token, more than its users would be in flight: {ms(used)} from {source} are "
+            "used",
         )
     elif ratio > CHUNKS:
         speculative = (record.accepted_tokens or 0.0) > 1

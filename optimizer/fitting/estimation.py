@@ -248,35 +248,36 @@ def robust_weights(residuals: FloatArray, threshold: float) -> FloatArray:
 
 
 def most_probable(
-    problem: FitProblem, prior: Prior, begin: Iterable[FloatArray], progress: Progress
+    problem: FitProblem, prior: Prior, begin: Iterable[tuple[FloatArray, BoolArray]], progress: Progress
 ) -> tuple[Posterior, FitProblem]:
     """Return the posterior around its maximum, searched from several points, and the problem with its noise.
 
-    Terms that are probably 0 are set to 0, and the others are searched again.
+    Terms that are probably 0 are set to 0, and the others are searched again. The metrics jump where the
+    client's delays become 0, because the next prompt then joins the next iteration: the last search is
+    without these delays.
 
     Raises:
         FitError: no starting point gives positive times.
     """
     short, tried = problem.shortened(), []
-    for number, start in enumerate(begin, start=1):
+    for number, (start, zero) in enumerate(begin, start=1):
         try:
-            found = _search(short.noisier(HEAT), prior, start, FIRST_JACOBIANS)
-            found = _search(short, prior, found.x, FIRST_JACOBIANS)
+            found = _search(short.noisier(HEAT), prior, start, FIRST_JACOBIANS, zero)
+            found = _search(short, prior, found[0], FIRST_JACOBIANS, zero)
         except AnalysisError as error:
             progress(f"start {number} leads nowhere: {error}")
             continue
-        progress(f"start {number}: loss {found.cost:.4g}")
-        tried.append(found)
+        progress(f"start {number}: loss {found[1]:.4g}")
+        tried.append((*found, zero))
     if not tried:
         raise FitError("no start values give positive times; check that the measured times are in ms")
-    best = min(tried, key=lambda found: found.cost).x
+    best, _, zero = min(tried, key=lambda found: found[1])
     problem = problem.with_noise_of_draws(prior.law(best))
-    best = _search(problem, prior, best, MAX_JACOBIANS).x
+    best, _ = _search(problem, prior, best, MAX_JACOBIANS, zero)
     progress("terms that may be 0")
-    zero = posterior_at(problem, prior, best).mass_at_zero() >= PROBABLY
+    zero = zero | (posterior_at(problem, prior, best).mass_at_zero() >= PROBABLY)
     if zero.any():
-        best[~zero] = _search(problem, prior.without(zero), best[~zero], FIRST_JACOBIANS).x
-        best[zero] = prior.lowest[zero]
+        best, _ = _search(problem, prior, best, FIRST_JACOBIANS, zero)
     return posterior_at(problem, prior, best), problem
 
 
@@ -289,16 +290,23 @@ def posterior_at(problem: FitProblem, prior: Prior, x: FloatArray) -> Posterior:
     return Posterior(prior, x, residuals[:count], jacobian[:count])
 
 
-def _search(problem: FitProblem, prior: Prior, start: FloatArray, jacobians: int) -> Any:
+def _search(
+    problem: FitProblem, prior: Prior, start: FloatArray, jacobians: int, zero: BoolArray
+) -> tuple[FloatArray, float]:
+    """Return a local maximum of the posterior in which the terms in a mask are 0, and its loss."""
     from scipy.optimize import least_squares
 
-    local, lowest = _Differences(problem, prior), prior.lowest
+    local = _Differences(problem, prior.without(zero))
+    lowest, begin = prior.lowest[~zero], start[~zero]
     loss: Any = local.loss  # the stubs of scipy accept other shapes only
-    inside = np.maximum(start, np.where(np.isfinite(lowest), lowest + MIN_STEP, start))
-    return least_squares(
+    inside = np.maximum(begin, np.where(np.isfinite(lowest), lowest + MIN_STEP, begin))
+    found = least_squares(
         local.residuals, inside, local.jacobian, (lowest, np.inf), "dogbox", loss=loss,
         ftol=TOLERANCE, xtol=TOLERANCE, gtol=None, max_nfev=jacobians,
     )  # fmt: skip
+    x = np.where(zero, prior.lowest, 0.0)
+    x[~zero] = found.x
+    return x, float(found.cost)
 
 
 class _Differences:

@@ -99,6 +99,11 @@ class Prior:
         known = dict(zip(self.names, map(float, self.values(x)), strict=True))
         return IterationCoefficients(**known, expert_share=self.expert_share if known.get(EXPERTS) else 0.0)
 
+    @property
+    def of_client(self) -> BoolArray:
+        """Mask of the terms of the client, which are 0 if all its users stay in step with the engine."""
+        return np.array([term.centre == 0 for term in self.terms])
+
     def without(self, gone: BoolArray) -> "Prior":
         """Return the prior of the parameters outside a mask, as if the others were 0."""
         kept = np.flatnonzero(~gone)
@@ -139,8 +144,11 @@ def prior_of(
     return Prior(chosen, tuple(terms[name] for name in chosen), share, source)
 
 
-def starts(prior: Prior, runs: Sequence[BenchmarkRun]) -> list[FloatArray]:
-    """Return starting points: the prior's centre, and points near the run with the least load."""
+def starts(prior: Prior, runs: Sequence[BenchmarkRun]) -> list[tuple[FloatArray, BoolArray]]:
+    """Return starting points: the prior's centre, and points near the run with the least load.
+
+    Each has a mask of terms that are 0; the last one is without the delays of the client.
+    """
     itl_ms = min((run.measured.itl_ms for run in runs if run.measured.itl_ms is not None), default=1.0)
     ttft_ms = min((run.measured.ttft_ms for run in runs if run.measured.ttft_ms is not None), default=0.0)
     near: Sequence[Mapping[str, float]] = (
@@ -148,7 +156,9 @@ def starts(prior: Prior, runs: Sequence[BenchmarkRun]) -> list[FloatArray]:
         {ALPHA: itl_ms},
         {ALPHA: itl_ms, "client_offset_ms": ttft_ms / 2},
     )
-    return [prior.point(values) for values in near]
+    none, client = np.zeros(len(prior.names), dtype=np.bool_), prior.of_client
+    found = [(prior.point(values), none) for values in near]
+    return [*found, (prior.point(near[1]), client)] if client.any() else found
 
 
 def iterations_of(

@@ -303,12 +303,12 @@ def test_a_plan_states_profile_sources_and_their_domain(run: Run, profile: Path,
     plan = run("solve", system, "--json").json
     near, far = plan["allocations"]["near"][0], plan["allocations"]["far"][0]
     assert near["provenance"].startswith(
-        "m on H100: measured (points, vLLM 0.11, bf16), 3 runs of 256-256 tokens"
+        "m on H100: measured (points, vllm:0.11, bf16), 3 runs of 256-256 tokens"
     )
     assert "outside" not in near
     assert far["outside"][0] == "prompts of 8,000 tokens, measured from 256 to 256"
     for command in (["solve", system], ["report", system], ["explain", system, "--server", "far"]):
         shown = run(*command).words
-        assert "m on H100: measured (points, vLLM 0.11, bf16)" in shown, command
+        assert "m on H100: measured (points, vllm:0.11, bf16)" in shown, command
         assert "far on H100: prompts of 8,000 tokens, measured from 256 to 256" in shown, command
     assert "outside the measured range of 'm' on 'H100'" in " ".join(run("check", system).err.split())
