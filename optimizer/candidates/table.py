@@ -378,7 +378,7 @@ def _assumed_spread(measure: TargetMeasure, server: Server) -> str:
     load = server.current.load
     names = {"ttft": ["in_tokens_cv"], "e2e": ["in_tokens_cv", "out_tokens_cv"]}.get(measure.metric, [])
     open_ones = [name for name in names if name not in load.model_fields_set]
-    if measure.percentile is None or not open_ones or not load.out_tokens:
+    if measure.percentile is None or not open_ones or not load.out_tokens or load.shapes:
         return ""
     fields = " and ".join(str(type(load).model_fields[name].alias) for name in open_ones)
     return (

@@ -27,11 +27,20 @@ _SEPARATORS = re.compile(r"[\s_-]")
 def slips(system: System, index: Index) -> Iterator[Finding]:
     """Yield warnings about likely mistakes that can be found without sizing."""
     models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
+    shapes_of: dict[tuple[str, str], set[str]] = {}
+    for server in system.documented.values():
+        for model in (server.model, *(share.model for share in server.split or ())):
+            mine = shapes_of.setdefault((server.service_class, model), set())
+            mine.update(shape.name for shape in server.current.load.shapes)
     for entry in index.classes.values():
         for i, target in enumerate(entry.item.model_targets):
             at = (*entry.at, "modelTargets", i)
             yield from _target_slips(entry.part, at, target)
             yield from models.missing(entry.part, (*at, "model"), target.model)
+            shapes = shapes_of.get((entry.item.name, target.model), set())
+            known = Names("the target has no effect: shape", shapes, incomplete=False)
+            for name in target.shapes:
+                yield from known.missing(entry.part, (*at, "shapes", name), name)
     yield from _unused(system, index)
     yield from _uncounted(index)
     yield from _alike(index)

@@ -9,7 +9,7 @@ from functools import partial
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
 from optimizer.kinds.kind import Kind
-from optimizer.kinds.laws import laws_known
+from optimizer.kinds.laws import laws_given, laws_known
 from optimizer.kinds.queue_models import (
     QUEUE_MODELS,
     law_problem,
@@ -168,8 +168,8 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     coefficients = {Load.model_fields[name].alias or name: getattr(load, name) for name in VARIABILITY}
     for profile in profiles:
         owner = f" of {profile.name!r} on {profile.accelerator!r}"
-        laws = laws_known(profile)
-        problem = variability_problem(profile.queue_model, coefficients, profile, owner) if laws else None
+        known = _has_law(profile)
+        problem = variability_problem(profile.queue_model, coefficients, profile, owner) if known else None
         if problem is not None:
             raise SpecError(f"{prefix}{problem}")
 
@@ -179,7 +179,7 @@ def _check_shapes(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> 
     key = "shapes" if load.shapes else "prefixTokens"
     for profile in profiles:
         owner = f" of {profile.name!r} on {profile.accelerator!r}"
-        problem = shapes_problem(profile.queue_model, profile, owner) if laws_known(profile) else None
+        problem = shapes_problem(profile.queue_model, profile, owner) if _has_law(profile) else None
         if problem is not None:
             raise SpecError(f"{prefix}{key}: {problem}")
 
@@ -206,8 +206,8 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
             field, value, noun = "goodputShare", target.goodput_share, "share of requests"
         supports = partial(_supports, measure)
         for profile in mine:
-            if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
-                way = way_to(supports, laws_known(profile), ModelProfile)
+            if not supports(QUEUE_MODELS[profile.queue_model]) and _has_law(profile):
+                way = way_to(supports, laws_given(profile), ModelProfile)
                 raise SpecError(
                     f"{place}.{field}: {value:g} is a {noun}, but the queue model "
                     f"{profile.queue_model!r} of {profile.name!r} on {profile.accelerator!r} computes "
@@ -237,6 +237,11 @@ def could_use(
     except SpecError:
         return False
     return True
+
+
+def _has_law(profile: ModelProfile) -> bool:
+    """Return whether the latency model of a profile is stated, or will be estimated."""
+    return bool(laws_known(profile)) or profile.is_estimated
 
 
 def _supports(measure: TargetMeasure, model: type[QueueModel]) -> bool:

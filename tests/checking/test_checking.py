@@ -184,8 +184,8 @@ PER_MINUTE = "write 8/s if the rate is per second"
     [
         (with_card(name="H100", cost=2.5), DOLLARS),  # by the catalogue's bandwidth of 3.35 TB/s
         (with_card(name="H100", cost=250.0), None),
-        # a p5 on demand, in dollars
-        (with_card(name="8xH100", type="H100", cost=98.32, multiplicity=8), DOLLARS),
+        # half a p5 on demand, in dollars
+        (with_card(name="4xH100", type="H100", cost=49.16, multiplicity=4), DOLLARS),
         (with_card(name="L4", cost=0.71), DOLLARS),
         (with_card(name="L4", cost=6.0), None),  # as in the samples
         (with_card(name="own", memBW=2000.0, cost=1.9), DOLLARS),
@@ -325,3 +325,24 @@ def test_a_class_of_offline_work_needs_no_targets(tmp_path: Path) -> None:
         path.write_text(f"{text[0]}servers:\n  - {{name: b, class: silver, model: m, {given}}}\n")
         said = [str(warning) for warning in check_documents(path).warnings]
         assert any("the class 'silver' is empty" in line for line in said) == is_said
+
+
+def test_targets_of_unknown_shapes_are_named(tmp_path: Path) -> None:
+    """A misspelt name of a shape would otherwise promise nothing, without a word."""
+    shapes = [
+        {"name": "docs", "share": 0.1, "avgInTokens": 4000, "avgOutTokens": 30},
+        {"name": "chat", "share": 0.9, "avgInTokens": 300, "avgOutTokens": 30},
+    ]
+    own = server("s") | {"currentAlloc": {"load": {"arrivalRate": "1/s", "shapes": shapes}}}
+    target = {
+        "model": "m",
+        "slo-ttft": 9000,
+        "shapes": {"doc": {"slo-ttft": "1s"}, "chat": {"slo-ttft": "1s"}},
+    }
+    law = {"name": "m", "acc": "A", "maxBatchSize": 8, "perfParms": {"alpha": 10, "beta": 0.1, "gamma": 1e-4}}
+    source = document([own], A, classes=[{"name": "gold", "modelTargets": [target]}], models=[law])
+    path = tmp_path / "fleet.json"
+    write_document(source, path)
+    assert [fault.problem for fault in check_documents(path).warnings] == [
+        "the target has no effect: shape 'doc' does not exist; did you mean 'docs'?"
+    ]

@@ -167,6 +167,17 @@ def test_percentiles_need_a_queue_model_that_supports_them() -> None:
     )
 
 
+@pytest.mark.parametrize("load", [{}, {"inTokensCV": 2}, {"prefixTokens": 8, "prefixHitRate": 0.5}])
+def test_estimated_token_times_have_the_limits_of_their_queue_model(load: Json) -> None:
+    source = sound()
+    source["models"][0] = {"name": "m", "acc": "A", "perfParms": "estimate", "queueModel": "reference"}
+    source["servers"][0]["currentAlloc"]["load"] |= load
+    if not load:
+        source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
+    assert "the queue model 'reference' of 'm' on 'A'" in refused(source)
+    assert "set queueModel to 'continuous'" in refused(source)
+
+
 @pytest.mark.parametrize("field", ["arrivalCV", "inTokensCV", "outTokensCV"])
 def test_a_coefficient_of_variation_other_than_one_is_refused(field: str) -> None:
     source = sound()
