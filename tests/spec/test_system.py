@@ -168,7 +168,7 @@ def test_percentiles_need_a_queue_model_that_supports_them() -> None:
 
 
 @pytest.mark.parametrize("load", [{}, {"inTokensCV": 2}, {"prefixTokens": 8, "prefixHitRate": 0.5}])
-def test_estimated_token_times_have_the_limits_of_their_queue_model(load: Json) -> None:
+def test_estimates_have_the_limits_of_their_queue_model(load: Json) -> None:
     source = sound()
     source["models"][0] = {"name": "m", "acc": "A", "perfParms": "estimate", "queueModel": "reference"}
     source["servers"][0]["currentAlloc"]["load"] |= load
