@@ -5,6 +5,9 @@ import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from optimizer.arrays import FloatArray
 from optimizer.errors import FitError
 from optimizer.fitting.checks import (
     cleaned,
@@ -41,6 +44,8 @@ NEVER_REACHED = 0.5
 """The same ratio for runs of few requests, which never had all their users in flight."""
 TAIL_REQUESTS = 4000
 """Number of requests that are replayed to compute how many are in flight on average."""
+TAIL_DEVIATIONS = 3.0
+"""Standard deviations over replays up to which fewer in flight are the chance of a late end."""
 NOT_SENT, CLIENT_DELAY_MS = 0.95, 10.0
 """Criteria for a client that is the bottleneck (R1): it sends less than this share of the offered rate, and
 its median delay exceeds this time [ms].
@@ -170,7 +175,8 @@ def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> Be
     itl_ms, users, rate = run.measured.itl_ms, run.max_in_flight or 1, run.measured.throughput_rps
     if itl_ms is None or not rate:
         return run
-    expected = _kept_in_flight(run, users)
+    draws = _kept_in_flight(run, users)
+    expected, chance = draws.mean(), TAIL_DEVIATIONS * draws.std(ddof=min(1, len(draws) - 1))
     share, known = busy / expected, completed >= FEW_LIVES * users
     kept = (
         f"{quantity(busy, 3)} were in flight, of {quantity(expected, 3)} that {counted(users, 'user')} keep"
@@ -181,7 +187,7 @@ def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> Be
             f"rate times latency is {quantity(busy, 3)} in flight, more than the {counted(users, 'user')}: "
             "its rate or its latency counts other requests",
         )
-    if share >= (IDLE if known else NEVER_REACHED):
+    if share >= (IDLE if known else NEVER_REACHED) or busy >= expected - chance:
         return run
     if not known:
         say(
@@ -190,17 +196,18 @@ def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> Be
         return None
     active = users * share
     for _ in range(2):
-        active *= busy / _kept_in_flight(run, active)
+        active *= busy / _kept_in_flight(run, active).mean()
     say("idle", f"{kept}: replayed with {quantity(active, 3)} users")
     return _with_users(run, active)
 
 
-def _kept_in_flight(run: BenchmarkRun, users: float) -> float:
-    """Return the mean number of requests that users keep in flight if all tokens take the same time."""
+def _kept_in_flight(run: BenchmarkRun, users: float) -> FloatArray:
+    """Return how many requests users keep in flight in each replay if all tokens take the same time."""
     itl_ms, ttft_ms = run.measured.itl_ms or 0.0, run.measured.ttft_ms or 0.0
     times = IterationCoefficients(itl_ms, client_offset_ms=max(ttft_ms - itl_ms, 0.0))
     replay = BenchmarkReplay.of(_with_users(run, users), Limits(UNLIMITED, UNLIMITED), TAIL_REQUESTS)
-    return replay.simulate(times, detailed=True).in_flight
+    each = [replace(replay, draws=(draw,)).simulate(times, detailed=True) for draw in replay.draws]
+    return np.array([found.in_flight for found in each])
 
 
 def _with_users(run: BenchmarkRun, users: float) -> BenchmarkRun:

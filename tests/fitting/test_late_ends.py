@@ -48,19 +48,31 @@ def iteration_ms(profile: FittedProfile, batch: float) -> float:
     return float(law.base_ms + compute + batch * (law.per_sequence_ms + context * law.kv_read_per_token_ms))
 
 
-def check_loop(seed: int) -> None:
+def drawn_loops(seed: int) -> tuple[list[BenchmarkRun], BenchmarkRun, int]:
+    """Return loops of many requests, one with a late end, and the largest number of users."""
     rng = np.random.default_rng(seed)
     law = IterationCoefficients(between(rng, 3, 25), between(rng, 0.01, 0.06), between(rng, 1e-5, 1e-4))
     most = int(rng.integers(16, 49))
     runs = [reported(users, 20 * users, law, rng) for users in (1, 4, most // 2, most)]
     late = reported(most, int(most * rng.uniform(2, 8)), law, rng)
+    return runs, replace(late, source="late.json"), most
+
+
+def check_loop(seed: int) -> None:
+    runs, late, most = drawn_loops(seed)
     fits = [
         fit([Benchmark(tuple(chosen), "drawn", "m")], FitOptions(leave_out=False))
-        for chosen in (runs, [*runs, replace(late, source="late.json")])
+        for chosen in (runs, [*runs, late])
     ]
     for batch in (1, most / 2, most):
         without, with_late = (iteration_ms(profile, batch) for profile in fits)
         assert with_late == pytest.approx(without, rel=0.05), (seed, batch)
+
+
+def test_late_ends_are_not_taken_for_fewer_users() -> None:
+    """`reported` checks it; with few requests a user, fewer may be in flight by chance alone."""
+    for seed in range(20):
+        assert drawn_loops(seed)
 
 
 @pytest.mark.slow
