@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Self, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args
 
 from annotated_types import GroupedMetadata
 from pydantic import (
@@ -298,6 +298,9 @@ class Document(BaseModel):
         populate_by_name=True,
         use_attribute_docstrings=True,
     )
+
+    refused_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys that do not exist although users expect them, with what to do instead."""
 
     def to_json(self) -> str:
         """Return the document as JSON text; equal documents have equal text."""

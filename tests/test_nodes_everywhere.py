@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import accelerator, document, profile, server, service_class
+from builders import Json, accelerator, document, profile, refusal, server, service_class
 from test_whole_nodes import example
 
 from optimizer import load_system, solve
@@ -13,10 +13,13 @@ from optimizer.plan import Plan
 from optimizer.plan.token_costs import token_costs
 from optimizer.render.cluster_table import ClusterTable, NodeEntry
 from optimizer.render.manifests import node_comment, variants
+from optimizer.spec.changes import SystemChange
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.free_cards import FreeCards
 from optimizer.stabilisation.rules import Rules
+from optimizer.studies.figures.figure_document import GridPanel
+from optimizer.studies.figures.making import make_figure
 from optimizer.studies.replay.replay import replay
 
 
@@ -91,3 +94,35 @@ def test_horizons_of_nodes_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     (line,) = capsys.readouterr().err.splitlines()
     assert "nodes" in line
     assert "plan each load with solve" in line
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "way"),
+    [
+        ("nodes", {"spareNodes": 1}, "lower maxNodes by them, or give servers spareReplicas"),
+        ("nodes", {"count": 2}, "limit them with maxNodes"),
+        ("servers", {"pools": [{"accelerator": "1xH", "numReplicas": 1, "node": "p5/1"}]}, "not pinned"),
+    ],
+)
+def test_what_is_not_planned_is_refused_with_the_way_on(section: str, change: Json, way: str) -> None:
+    found = example()
+    item = found[section][0]
+    (item["currentAlloc"] if section == "servers" else item).update(change)
+    assert way in refusal(lambda: load_system(found))
+
+
+def test_cards_of_nodes_have_no_count_to_sweep() -> None:
+    system = load_system(example())
+    assert "change maxNodes of p5" in refusal(lambda: SystemChange("count", "H", 4).applied_to(system))
+    assert "change maxNodes of p5" in refusal(lambda: system.with_capacity({"H": 4}))
+
+
+def test_a_picture_shows_the_cards_of_nodes() -> None:
+    (panel,) = make_figure(load_system(example()), "nodes").panels
+    assert isinstance(panel, GridPanel)
+    assert panel.rows == ("1 × p5",)
+    assert [cell.text for cell in panel.cells[0]] == [*"bbbb", "a", *["free"] * 3]
+    assert [cell.group for cell in panel.cells[0]] == [*["H"] * 5, *[""] * 3]
+    assert (
+        "has no nodes" in make_figure(load_system(document([server("s")], [accelerator("A")])), "nodes").note
+    )

@@ -43,7 +43,13 @@ def test_the_page_shows_every_picture_below_its_command() -> None:
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert {path.name for path in made} <= kept
     assert all(f"pictures/{name})" in pages for name in kept)
-    assert {"plan", *PLOTS} - {line[1] for line in COMMANDS} == {"load", "assignment", "types", "servers"}
+    assert {"plan", *PLOTS} - {line[1] for line in COMMANDS} == {
+        "load",
+        "assignment",
+        "types",
+        "servers",
+        "nodes",
+    }
 
 
 def test_ten_states_of_the_page_are_kept() -> None:

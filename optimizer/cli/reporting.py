@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from optimizer.render.plots import Format
 
 PLOTS = {
-    "plan": "the next four plots on one page",
+    "plan": "the next four plots on one page, with the nodes of a plan that has any",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
     "types": "cards, replicas and cost of each accelerator type",
     "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
+    "nodes": "cards of the nodes, with the replicas on them",
     "occupancy": "distribution of the number of requests in a replica",
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",

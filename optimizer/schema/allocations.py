@@ -1,7 +1,8 @@
 """Documents of allocations: the accelerator and replicas of a server, and its load."""
 
+from collections.abc import Mapping
 from operator import not_
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +15,10 @@ PoolMode = Literal["own", "shared", "external"]
 
 class CurrentPool(Document):
     """A part of an allocation: replicas on one accelerator or on shared cards, or an external service."""
+
+    refused_keys: ClassVar[Mapping[str, str]] = {
+        "node": "replicas are not pinned to nodes: the plan packs them into empty nodes; remove it"
+    }
 
     accelerator: str = ""
     """Name of the accelerator, also of shared cards; empty for an external service."""

@@ -139,6 +139,9 @@ def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = Non
 def _unknown_key(problem: Mapping[str, Any], model: type[BaseModel] | None) -> str:
     owner = None if model is None else _document_at(model, problem["loc"][:-1])
     key = str(problem["loc"][-1])
+    refused: Mapping[str, str] = getattr(owner, "refused_keys", {})
+    if key in refused:
+        return f"{UNKNOWN_KEY}{refused[key]}"
     within = None if owner is None else _path_within(owner, key)
     if within is not None:
         return f"{UNKNOWN_KEY}it belongs in {within}"

@@ -312,13 +312,17 @@ class System:
             units: number of cards by accelerator type.
 
         Raises:
-            SpecError: an accelerator type does not exist, or a number of cards is out of range.
+            SpecError: an accelerator type does not exist or is in nodes, or a number is out of range.
         """
         known = {item.type: item for item in self.spec.count}
         types = sorted({*known, *(item.type for item in self.spec.accelerators)})
         changed = []
         for kind, number in units.items():
             known_name(kind, types, f"count.{kind}: accelerator type")
+            nodes = [node.name for node in self.nodes.values() if node.type == kind]
+            if nodes:
+                text = f"its cards exist only in nodes; change maxNodes of {' or '.join(nodes)}"
+                raise SpecError(f"count.{kind}: {text}")
             before = known.get(kind, Capacity(type=kind, count=0)).model_dump()
             changed.append(validated(Capacity, before | {"count": number}, f"count.{kind}."))
         return self.with_items(*changed)

@@ -25,7 +25,8 @@ def large() -> System:
 def test_the_whole_picture_has_every_panel(large: System) -> None:
     figure = make_figure(large, "plan")
     titles = [panel.title for panel in figure.panels]
-    assert titles == [make_figure(large, kind).panels[0].title for kind in WHOLE_PLAN]
+    kinds = [kind for kind in WHOLE_PLAN if kind != "nodes"]
+    assert titles == [make_figure(large, kind).panels[0].title for kind in kinds]
     assert figure.note == "26,300.50 cents/h; 27 of 27 servers served in full"
 
 
@@ -195,7 +196,7 @@ def test_a_fleet_that_runs_nothing_has_its_pictures(case: dict[str, object], wor
     )
     figure = make_figure(one, kind)
     assert words in figure.note
-    assert figure.panels
+    assert figure.panels or kind == "nodes"
 
 
 def test_overview_has_every_server_once(large: System) -> None:

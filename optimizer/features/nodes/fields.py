@@ -1,7 +1,8 @@
 """Document fields for nodes: servers of several cards that are bought or rented whole."""
 
+from collections.abc import Mapping
 from operator import not_
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +12,11 @@ from optimizer.documents import Cost, Count, Document, Name, PositiveCount, is_n
 
 class NodeType(Document):
     """A node type: a machine with several cards of one type, which is bought or rented whole."""
+
+    refused_keys: ClassVar[Mapping[str, str]] = {
+        "count": "the plan decides how many nodes it uses; limit them with maxNodes",
+        "spareNodes": "spare nodes are not planned; lower maxNodes by them, or give servers spareReplicas",
+    }
 
     name: Name
     """Unique name of the node type."""

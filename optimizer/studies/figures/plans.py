@@ -24,6 +24,7 @@ from optimizer.schema import ModelTarget
 from optimizer.spec.streams import has_members, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figure, GridPanel, Values
+from optimizer.studies.figures.node_panels import node_panel
 from optimizer.studies.overview import Overview, PoolRow, describe
 
 MAX_ROWS = 40
@@ -377,15 +378,24 @@ def _shown_servers(shown: PlannedSystem) -> list[str]:
     return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
 
 
+def nodes_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
+    """Return the panel of the contents of nodes, also before; empty without nodes."""
+    then = None if before is None else node_panel(before.overview.plan.nodes)
+    earlier = then and then.model_copy(update={"title": "Nodes before"})
+    panels = (earlier, node_panel(shown.overview.plan.nodes))
+    return tuple(panel for panel in panels if panel is not None)
+
+
 PANELS = {
     "load": load_panels,
     "assignment": assignment_panels,
     "types": types_panels,
     "servers": servers_panels,
     "targets": targets_panels,
+    "nodes": nodes_panels,
 }
 """Panels of a plan's figure, by name."""
-WHOLE_PLAN = ("load", "assignment", "types", "servers")
+WHOLE_PLAN = ("load", "assignment", "types", "servers", "nodes")
 """Names of the panels that a plan's figure shows by default."""
 
 
@@ -402,11 +412,14 @@ def plan_figure(shown: PlannedSystem, before: PlannedSystem | None, panels: Sequ
     estimated = overview.plan.estimated_pools
     if estimated:
         note += f"; token times are estimated in {estimated:,} of {counted(len(overview.pools), 'pool')}"
+    found = tuple(panel for name in panels for panel in PANELS[name](shown, before))
+    if not found:
+        note += "; the plan has no nodes"
     parts = (note, _other_costs(overview.plan), left_out(shown, panels))
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
         note="; ".join(part for part in parts if part),
-        panels=tuple(panel for name in panels for panel in PANELS[name](shown, before)),
+        panels=found,
         types=shown.types,
     )
 
