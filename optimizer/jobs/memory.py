@@ -37,7 +37,9 @@ class MemoryQuestion(Request):
     """Number format of the KV cache: bf16, fp8 or fp8_ds_mla; default: as the checkpoint states, else bf16.
     """
     engine: Annotated[str | None, Flag("NAME:VERSION")] = None
-    """Serving engine and its version, such as vllm:0.11 or sglang:0.5; default: vllm:0.29 (2026-11)."""
+    """Serving engine and its version, such as vllm:0.11 or sglang:0.5; default: vllm:0.29 (2026-11), midway
+    between its two model runners.
+    """
     memory_utilization: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0.01, le=1)
     """Share of the device memory that the engine can use; default: the engine's, 0.9 for most."""
     eager: bool = False

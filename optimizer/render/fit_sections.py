@@ -114,7 +114,7 @@ def prediction_sections(rows: Sequence[Predicted]) -> list[Section]:
     )  # fmt: skip
     warnings = [f"row {number}: {row.message}" for number, row in numbered if row.message]
     warnings += [
-        f"row {number}: outside the measured range: {'; '.join(row.outside)}"
+        f"row {number}: outside the measured range: {'; '.join(row.outside)}; add such a run to the fit"
         for number, row in numbered
         if row.outside
     ]
