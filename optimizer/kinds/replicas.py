@@ -248,7 +248,8 @@ class LatencyTargets(Document):
     def limits(self) -> dict[TargetMeasure, float]:
         """Return the limits by target measure."""
         latencies = {
-            TargetMeasure(metric, self.percentile): getattr(self, f"{metric}_ms") for metric in LATENCIES
+            TargetMeasure(metric, self.percentile): getattr(self, field)
+            for metric, field in LATENCIES.items()
         }
         loss = {LOSS: self.max_loss} if self.max_loss < ANY_LOSS else {}
         return {measure: limit for measure, limit in latencies.items() if limit} | loss
@@ -305,6 +306,16 @@ def size_replicas(
     return _by_model(replicas, lambda queues, rows: _sizings(queues, [targets[row] for row in rows]))
 
 
+_RATE_FIELDS = {
+    "itl_ms": "rate_itl_rps",
+    "ttft_ms": "rate_ttft_rps",
+    "e2e_ms": "rate_e2e_rps",
+    "tps": "rate_tps_rps",
+    "max_loss": "rate_loss_rps",
+}
+"""Field of `ReplicaSizing` with the largest rate under one target alone, by the target's field."""
+
+
 def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[ReplicaSizing | AnalysisError]:
     """Yield the sizing of each row, or an error if it misses its targets or its queue model lacks them."""
     unknown = [_unknown(queues, target) for target in wanted]
@@ -312,11 +323,8 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
     targets = _targets(wanted)
     joint = largest_rate(queues, targets)
     alone = {
-        f"rate_{name.removeprefix('max_').removesuffix('_ms')}_rps": largest_rate(
-            queues, _targets([target.only(name) for target in wanted])
-        ).max_rate_rps
-        for name in LatencyTargets.model_fields
-        if name != "percentile"
+        field: largest_rate(queues, _targets([target.only(name) for target in wanted])).max_rate_rps
+        for name, field in _RATE_FIELDS.items()
     }
     rates = np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps)
     for i, at_max_rate in enumerate(_performances(queues, rates)):

@@ -29,8 +29,8 @@ METRICS: dict[MetricName, Metric] = {
     "loss": Metric("loss", "%", "loss", 100.0),
 }
 """All metrics by name; if two targets are missed by the same factor, the first metric is reported."""
-LATENCIES: tuple[LatencyName, ...] = ("itl", "ttft", "e2e")
-"""Names of metrics that are latencies, in ms."""
+LATENCIES: dict[LatencyName, str] = {"itl": "itl_ms", "ttft": "ttft_ms", "e2e": "e2e_ms"}
+"""Metrics that are latencies, and the field that has each of them in targets and simulated requests [ms]."""
 
 
 def label_of(metric: str) -> str:

@@ -143,7 +143,7 @@ class Targets:
         mine = [k for k, measure in enumerate(self.measures) if measure.metric == metric]
         least = self.limits[mine].min(axis=0, initial=np.inf)
         if self.per_request is not None and metric in LATENCIES:
-            least = np.minimum(least, self.per_request[LATENCIES.index(metric)])
+            least = np.minimum(least, self.per_request[[*LATENCIES].index(metric)])
         return np.asarray(least)
 
     def limits_of(self, row: int) -> dict[TargetMeasure, float]:

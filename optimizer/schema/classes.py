@@ -127,11 +127,7 @@ class ModelTarget(Document):
 
     def request_limits(self) -> dict[LatencyName, float]:
         """Return the latency limits of requests by metric [ms]."""
-        limits: dict[LatencyName, float] = {}
-        for metric in LATENCIES:
-            limit = getattr(self, f"{metric}_ms")
-            if limit:
-                limits[metric] = limit
+        limits = {metric: limit for metric, field in LATENCIES.items() if (limit := getattr(self, field))}
         if self.user_tps:
             limits["itl"] = min(limits.get("itl", inf), MS_PER_S / self.user_tps)
         return limits
@@ -145,8 +141,8 @@ class ModelTarget(Document):
             for metric, limit in self.request_limits().items():
                 limits[self._measure(metric, self.percentile)] = limit
         for shape, own in self.shapes.items():
-            for metric in LATENCIES:
-                if limit := getattr(own, f"{metric}_ms"):
+            for metric, field in LATENCIES.items():
+                if limit := getattr(own, field):
                     limits[self._measure(metric, self.percentile)._replace(shape=shape)] = limit
         for target in self.latency:
             measure = self._measure(target.measure.metric, target.percentile)

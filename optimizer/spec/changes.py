@@ -35,7 +35,7 @@ from optimizer.units import MILLISECONDS, PERCENTILE, SHARE, Scale, UnitError, i
 
 _Document = TypeVar("_Document", bound=Document)
 _Values = Mapping[str, Any]
-LATENCIES = ("ttft", "itl", "e2e")
+LATENCIES = {"ttft": "ttft_ms", "itl": "itl_ms", "e2e": "e2e_ms"}
 """Latency targets whose limits can be changed."""
 _SECTIONS: Mapping[str, type[Document]] = MappingProxyType(
     {
@@ -347,12 +347,12 @@ def _with_targets(
 
 
 def _latency(name: str) -> Changeable:
-    change = partial(_with_targets, lambda _, limit: {f"{name}_ms": limit})
+    change = partial(_with_targets, lambda _, limit: {LATENCIES[name]: limit})
     return Changeable(change, _targets, MILLISECONDS.unit, MILLISECONDS, needs_item=True)
 
 
 def _scaled(target: ModelTarget, factor: float) -> _Values:
-    limits = {f"{latency}_ms": getattr(target, f"{latency}_ms") for latency in LATENCIES}
+    limits = {field: getattr(target, field) for field in LATENCIES.values()}
     return {name: limit * factor for name, limit in limits.items() if limit}
 
 

@@ -111,8 +111,8 @@ def _controls(system: System) -> Controls:
     targets = (
         Quantity(f"{latency}:{name}/{model}", f"{name}/{model} {latency.upper()}", "ms", limit, 10)
         for (name, model), target in system.targets.items()
-        for latency in LATENCIES
-        if (limit := getattr(target, f"{latency}_ms"))
+        for latency, field in LATENCIES.items()
+        if (limit := getattr(target, field))
     )
     return Controls(
         servers=tuple(CHANGES["load"].items(system)),

@@ -30,7 +30,7 @@ def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[T
     for key in sorted({system.target_key(server) for server in loaded}):
         target = system.targets.get(key)
         if target is not None:
-            found += [(*key, metric) for metric in LATENCIES if getattr(target, f"{metric}_ms")]
+            found += [(*key, metric) for metric, field in LATENCIES.items() if getattr(target, field)]
     return found
 
 

@@ -13,7 +13,7 @@ from optimizer.candidates.arrays import profile_of
 from optimizer.kinds.simulated import beside_heads, open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.quantities import quantity
-from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName, TargetMeasure
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
@@ -106,7 +106,7 @@ def percentiles_figure(placed: Placed) -> Figure:
 
 def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
     """Return the panel with the distribution of one latency; None if no request has that latency."""
-    values: FloatArray = getattr(run, f"{metric}_ms")[counted_rows(run)]
+    values: FloatArray = getattr(run, LATENCIES[metric])[counted_rows(run)]
     values = values[~np.isnan(values)]
     if not len(values):
         return None

@@ -324,7 +324,7 @@ def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
     """Return a mask of the requests of a run that are served within the given latency limits [ms]."""
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
-        values: FloatArray = getattr(run, f"{metric}_ms")
+        values: FloatArray = getattr(run, LATENCIES[metric])
         kept &= np.isnan(values) | (values <= limit)  # an output of one token has no ITL
     return kept
 
