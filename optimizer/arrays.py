@@ -31,18 +31,18 @@ def frozen(array: _Array) -> _Array:
 
 def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
     """Group (key, item) pairs by key; keys and items keep the order of the pairs."""
-    found: dict[_Key, list[_Item]] = {}
+    result: dict[_Key, list[_Item]] = {}
     for key, item in pairs:
-        found.setdefault(key, []).append(item)
-    return found
+        result.setdefault(key, []).append(item)
+    return result
 
 
 def totals(pairs: Iterable[tuple[_Key, _Number]]) -> dict[_Key, _Number]:
     """Sum the numbers of (key, number) pairs by key; keys keep the order of the pairs."""
-    found: dict[_Key, _Number] = {}
+    numbers: dict[_Key, _Number] = {}
     for key, number in pairs:
-        found[key] = found.get(key, 0) + number
-    return found
+        numbers[key] = numbers.get(key, 0) + number
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

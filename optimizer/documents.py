@@ -171,9 +171,9 @@ class UnlimitedCards(int):
 
     def __new__(cls, owned: int | None = None, more_cents_per_h: float = 0.0) -> Self:
         """Create a count with the value `MAX_COUNT`."""
-        found = super().__new__(cls, MAX_COUNT)
-        found.owned, found.more_cents_per_h = owned, more_cents_per_h
-        return found
+        result = super().__new__(cls, MAX_COUNT)
+        result.owned, result.more_cents_per_h = owned, more_cents_per_h
+        return result
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other count is also unlimited, with the same prices."""
@@ -201,8 +201,8 @@ def _read_cards(value: object, handler: ValidatorFunctionWrapHandler, info: Vali
     if isinstance(value, str) and info.context != NUMBERS_ONLY:
         problem = {"value": json.dumps(value[:MAX_CHARACTERS])}
         raise PydanticCustomError("cards", "must be an integer or 'unlimited', not {value}", problem)
-    found: int = handler(value)
-    return found
+    cards: int = handler(value)
+    return cards
 
 
 def _written_cards(cards: int) -> int | str:

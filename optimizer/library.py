@@ -35,7 +35,6 @@ def sweep(system: System, *vary: str, **options: Any) -> Sweep:
     """Plan a system over ranges of parameters; report cost, service by priority and binding limits.
 
     Args:
-        system: the system.
         vary: parameters with their values, such as ``load=0.5..1.5`` or ``count:H100=16..32``.
         options: flags of `inferplan sweep` with underscores, such as ``samples=100, load_cv=0.3``.
 
@@ -52,7 +51,6 @@ def simulate(system: System, plan: Plan | None = None, **options: Any) -> Simula
     """Simulate the pools of a plan request by request, and compare them with its predictions and targets.
 
     Args:
-        system: the system.
         plan: a plan of this system; None solves the system first.
         options: flags of `inferplan simulate` with underscores, such as ``requests=50_000, seed=2``.
 
@@ -71,7 +69,6 @@ def repair(system: System, **options: Any) -> RepairedPlan:
     """Plan a system, simulate the plan, and plan again until all pools meet their targets.
 
     Args:
-        system: the system.
         options: as for `simulate`.
 
     Raises:

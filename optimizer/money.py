@@ -77,10 +77,10 @@ def read_price(text: str) -> float:
     Raises:
         UnitError: the text is not a price, or its currency or time span is missing or unknown.
     """
-    found = _PRICE.fullmatch(text.strip()) if len(text) <= MAX_CHARACTERS else None
-    if found is None:
+    match = _PRICE.fullmatch(text.strip()) if len(text) <= MAX_CHARACTERS else None
+    if match is None:
         raise UnitError(f"{text[:MAX_CHARACTERS]!r}: give a number in cents/h, or a price such as {EXAMPLES}")
-    before, number, after, span = found.groups()
+    before, number, after, span = match.groups()
     if before and after:
         raise UnitError(f"{text!r}: names two currencies; write {EXAMPLES}")
     if span is None:

@@ -47,11 +47,11 @@ def cgroup_quota(root: Path = Path("/")) -> float:
 
 def _quota(group: Path) -> float:
     """Return the CPU quota of one cgroup [cores]; inf if there is none."""
-    found = " ".join(_lines(group / "cpu.max")).split()
-    found = found or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
+    quota = " ".join(_lines(group / "cpu.max")).split()
+    quota = quota or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
     # Without a quota the first value is "max" or -1.
-    limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)
-    return int(found[0]) / int(found[1]) if limited else math.inf
+    limited = len(quota) == 2 and all(part.isdecimal() and int(part) for part in quota)
+    return int(quota[0]) / int(quota[1]) if limited else math.inf
 
 
 def _lines(path: Path) -> list[str]:
@@ -90,13 +90,13 @@ def as_done(
     pool = Parallel(n_jobs=min(thread_count(), max(len(items), 1)), prefer="threads", return_as="generator")
     results = pool(delayed(_result_or_error)(work, item) for item in items)
     progress(0, len(items))
-    for done, found in enumerate(results, start=1):
-        if isinstance(found, InferplanError):
+    for done, result in enumerate(results, start=1):
+        if isinstance(result, InferplanError):
             with warnings.catch_warnings(action="ignore"):  # cancelling the other tasks is intended
                 results.close()
-            raise found
+            raise result
         progress(done, len(items))
-        yield found
+        yield result
 
 
 def _result_or_error(work: Callable[[_Item], _Result], item: _Item) -> _Result | InferplanError:

@@ -134,7 +134,6 @@ def solve_in_full(
     """Plan a system; return the verified plan with its optimisation problem and solution.
 
     Args:
-        system: the system.
         backend: as for `solve`.
         timings: receives the time of each stage.
         deadline: time at which the result is due.
@@ -191,7 +190,6 @@ def choose(
     """Solve a planning problem with the solver that its options select.
 
     Args:
-        problem: the problem.
         backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
         deadline: time at which the result is due; default: now plus the time limit of the options.
         related: solution of a problem that differs by one change, as a warm start; None if there is none.

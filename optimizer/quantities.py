@@ -17,7 +17,6 @@ def counted(number: float, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 card``, ``2,000 cards``.
 
     Args:
-        number: the number.
         noun: singular.
         plural: plural, if it is not the noun plus "s".
     """

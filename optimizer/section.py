@@ -219,9 +219,9 @@ def titled_list(title: str, lines: Iterable[str], style: str = "", bullet: str =
     """Yield one section with a title and a list of lines, or no section if there are no lines."""
     indent = bullet or "  "
     hanging = " " * len(bullet) if bullet else "    "
-    found = [Paragraph(line, style, indent, hanging) for line in lines]
-    if found:
-        yield Section(title, text=found)
+    paragraphs = [Paragraph(line, style, indent, hanging) for line in lines]
+    if paragraphs:
+        yield Section(title, text=paragraphs)
 
 
 def _any_value(rows: Iterable[Sequence[Any]], i: int) -> bool:

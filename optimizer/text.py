@@ -34,8 +34,8 @@ def spreadsheet_text(value: object) -> object:
 
 def slice_of(name: str) -> tuple[int, str]:
     """Split a name such as ``8xH100`` into the number of cards and the name of one card."""
-    found = _CARDS.match(name)
-    return (int(found[1]), found[2]) if found else (1, name)
+    match = _CARDS.match(name)
+    return (int(match[1]), match[2]) if match else (1, name)
 
 
 def slice_name(accelerator: str, cards: int) -> str:

@@ -46,11 +46,11 @@ class Scale:
         Raises:
             UnitError: the text is not a number with a known unit.
         """
-        found = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
-        factor = None if found is None else self.factors.get(_squeezed(found[2]))
-        if found is None or factor is None:
+        match = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
+        factor = None if match is None else self.factors.get(_squeezed(match[2]))
+        if match is None or factor is None:
             raise UnitError(f"{text[:MAX_CHARACTERS]!r}: give a number, or one with a unit: {self.examples}")
-        return times(found[1], factor)
+        return times(match[1], factor)
 
     def read(self, text: str) -> float:
         """Parse a number with or without a unit, or infinity or NaN; convert it to the standard unit.
@@ -66,11 +66,11 @@ class Scale:
         Numbers in the same unit are written with this name directly after them. Examples are ``(0.01, "%")``
         and ``(60.0, "/s")``; text without a known unit gives ``(1.0, "")``.
         """
-        found = _NUMBER_AND_UNIT.fullmatch(text)
-        factor = None if found is None else self.factors.get(_squeezed(found[2]))
-        if found is None or factor is None:
+        match = _NUMBER_AND_UNIT.fullmatch(text)
+        factor = None if match is None else self.factors.get(_squeezed(match[2]))
+        if match is None or factor is None:
             return 1.0, ""
-        return float(factor), found[2] if found[2][:1] in {"%", "/"} else f" {found[2]}"
+        return float(factor), match[2] if match[2][:1] in {"%", "/"} else f" {match[2]}"
 
     @property
     def examples(self) -> str:

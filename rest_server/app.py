@@ -384,8 +384,8 @@ def _listening(settings: Settings) -> socket.socket:
     """Return a socket that listens on the address of the settings."""
     where = f"--host {settings.host} --port {settings.port}"
     try:
-        found = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
-        family, socket_type, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        addresses = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
+        family, socket_type, protocol, _, address = min(addresses, key=lambda each: each[0] != socket.AF_INET)
         listening = socket.socket(family, socket_type, protocol)
     except (OSError, UnicodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else "not a host name"

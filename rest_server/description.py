@@ -142,8 +142,8 @@ def _front_page(app: FastAPI, *, stateful: bool) -> Handler:
         headers = {"Vary": "Accept"}
         if "text/html" not in request.headers.get("accept", ""):
             links = {path.rpartition("/")[2].removesuffix(".json"): path for path in places}
-            found = {"name": app.title, "version": app.version, "summary": app.summary, "stateful": stateful}
-            return JSONResponse(found | {"links": links}, headers=headers)
+            answer = {"name": app.title, "version": app.version, "summary": app.summary, "stateful": stateful}
+            return JSONResponse(answer | {"links": links}, headers=headers)
         pages = "".join(
             f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(text)}</li>\n'
             if not path.endswith("/v1")

@@ -65,8 +65,8 @@ def field_path(message: str) -> str | None:
     if unknown:  # an unknown key can contain any text
         return place
     place, colon, _ = message.partition(": ")
-    found = _PATH.fullmatch(place) if colon else None
-    return found[1] if found else None
+    match = _PATH.fullmatch(place) if colon else None
+    return match[1] if match else None
 
 
 def error_response(

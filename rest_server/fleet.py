@@ -244,10 +244,10 @@ def kept_allocation(plan: Plan, server: Server) -> AllocationData:
         return AllocationData(accelerator=largest, num_replicas=kept[largest], load=current.load)
     if not current.num_replicas:
         return current
-    found = resized(current, kept.get(largest, 0))
+    allocation = resized(current, kept.get(largest, 0))
     pools = [pool for pool in current.pools if pool.mode == "own" and kept.get(pool.accelerator)]
     more = tuple(_scaled_pool(pool, kept[pool.accelerator]) for pool in pools)
-    return found.model_copy(update={"pools": more}) if len(more) > 1 else found
+    return allocation.model_copy(update={"pools": more}) if len(more) > 1 else allocation
 
 
 def _scaled_pool(pool: CurrentPool, replicas: int) -> CurrentPool:

@@ -94,7 +94,6 @@ class History:
         Args:
             revision: revision of the fleet after the plan was stored.
             made_at: time [s since the epoch].
-            plan: the plan.
             stands_for: revision of the fleet for which it was made.
         """
         event = Event(self.number + 1, revision, made_at, "plan", plan=_essence(plan, stands_for))

@@ -24,13 +24,13 @@ def sent_at(
         sent: servers and routes whose arrival rate was sent; None if documents were sent, which renew every
             load that they replace.
     """
-    found = {}
+    result = {}
     for name, owner in after.owners.items():
         old = before.owners.get(name)
         is_replaced = old is None or _load_in(old) is not _load_in(owner)
         is_new = is_replaced if sent is None else name in sent
-        found[name] = now_s if is_new else last.get(name, now_s)
-    return found
+        result[name] = now_s if is_new else last.get(name, now_s)
+    return result
 
 
 def age_s(at_s: float) -> float:
@@ -52,11 +52,11 @@ def planned_sent_at(entities: Entities, times: SentAt, unknown_s: float) -> dict
         times: times by server or route.
         unknown_s: time of a load whose time is unknown.
     """
-    found: dict[str, float] = {}
+    planned_sent: dict[str, float] = {}
     for name, server in entities.servers.items():
         if server.deadline is not None:
             continue
         at_s = times.get(entities.routed.get(name, name), unknown_s)
         for planned in planned_names(server):
-            found[planned] = min(found.get(planned, at_s), at_s)
-    return found
+            planned_sent[planned] = min(planned_sent.get(planned, at_s), at_s)
+    return planned_sent

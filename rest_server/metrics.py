@@ -147,10 +147,10 @@ def _gauges(
     name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
 ) -> Metric:
     """Return a metric with values by the values of its labels."""
-    found = GaugeMetricFamily(name, text, labels=labels)
+    gauges = GaugeMetricFamily(name, text, labels=labels)
     for place, value in values:
-        found.add_metric(place, value)
-    return found
+        gauges.add_metric(place, value)
+    return gauges
 
 
 def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
@@ -223,11 +223,10 @@ def _units(now: Snapshot) -> Iterator[Metric]:
     yield _gauges("inferplan_units", "Units that exist.", labels, limits)
 
 
-def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
+def _desired(target_states: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
     """Yield the metrics of desired replicas for every target.
 
     Args:
-        found: the targets.
         now: the current state.
         aliases: other metric names under which the numbers are also exported.
     """
@@ -235,7 +234,7 @@ def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]
     held = GaugeMetricFamily(
         "inferplan_held_target", "1 if the plan requires a different number.", labels=(*LABELS, "reason")
     )
-    for item in found:
+    for item in target_states:
         labels = _labels(now, item.server, item.accelerator)
         desired.add_metric(labels, item.target.replicas)
         if item.target.held:
@@ -244,7 +243,7 @@ def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]
     for family in aliases:
         text = f"Desired replicas, under the metric name of {family}."
         alias = GaugeMetricFamily(f"{family}_desired_replicas", text, labels=ALIAS_LABELS)
-        for item in found:
+        for item in target_states:
             namespace, _, name = item.server.rpartition("/")
             alias.add_metric((name, namespace, item.accelerator), item.target.replicas)
         yield alias

@@ -111,12 +111,12 @@ class KeyFiles:
     def find(self, given: bytes) -> ApiKey | None:
         """Return the API key that equals the given text; None if it is unknown."""
         digest = hashlib.sha256(given).digest()
-        found = None
+        api_key = None
         for path in self._paths:
             for key in self._current(path):
                 if hmac.compare_digest(key.digest, digest):
-                    found = key if found is None else ApiKey(digest, found.scopes | key.scopes)
-        return found
+                    api_key = key if api_key is None else ApiKey(digest, api_key.scopes | key.scopes)
+        return api_key
 
     def _current(self, path: Path) -> tuple[ApiKey, ...]:
         """Return the keys in a file; empty if it can no longer be read."""

@@ -130,7 +130,6 @@ class Snapshot:
         """Return the next snapshot, with a new plan and its desired replicas.
 
         Args:
-            plan: the plan.
             stands_for: revision of the fleet for which it was made.
             seen: time of the plan, and what was reported with the loads.
             estimates: estimates of the loads, by server.
@@ -314,7 +313,6 @@ class FleetStore:
         Nothing is stored if there already is a plan for a later revision.
 
         Args:
-            plan: the plan.
             desired: desired allocations by server.
             revision: revision from which the plan was made.
             seen: what was reported with the loads.

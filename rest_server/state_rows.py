@@ -63,17 +63,17 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
         ValueError: a row is not a valid item.
         sqlite3.Error: the file is damaged.
     """
-    found: dict[str, dict[Key, Any]] = {section: {} for section in SECTIONS}
+    entities: dict[str, dict[Key, Any]] = {section: {} for section in SECTIONS}
     rows = connection.execute("SELECT section, key, document FROM items ORDER BY position")
     for section, key, text in rows:
-        found[section][tuple(json.loads(key))] = text and _item(SECTIONS[section].document, text)
-    options = found.pop("optimizer").get((), OptimizerOptions())
-    models: dict[str, dict[str, Any]] = {model: {} for (model,) in found.pop(MODELS)}
-    for (model, accelerator), profile in found.pop("models").items():
+        entities[section][tuple(json.loads(key))] = text and _item(SECTIONS[section].document, text)
+    options = entities.pop("optimizer").get((), OptimizerOptions())
+    models: dict[str, dict[str, Any]] = {model: {} for (model,) in entities.pop(MODELS)}
+    for (model, accelerator), profile in entities.pop("models").items():
         models[model][accelerator] = profile
     named: dict[str, Any] = {
         SECTIONS[section].field: {name: item for (name,), item in items.items()}
-        for section, items in found.items()
+        for section, items in entities.items()
     }
     return Entities(models=models, optimizer=options, **named)
 
@@ -114,10 +114,10 @@ def decisions_text(snapshot: Snapshot) -> str:
 
 def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:
     """Return the position of every item within its section."""
-    found: dict[str, dict[Key, int]] = {}
+    positions: dict[str, dict[Key, int]] = {}
     for section, key, position in connection.execute("SELECT section, key, position FROM items"):
-        found.setdefault(section, {})[tuple(json.loads(key))] = position
-    return found
+        positions.setdefault(section, {})[tuple(json.loads(key))] = position
+    return positions
 
 
 def _item(type_: type[Document], text: str) -> Document:

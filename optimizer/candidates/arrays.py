@@ -231,7 +231,6 @@ def tabulate_as_served(
     """Return a copy in which shared queues and routed servers have only the load that a plan serves.
 
     Args:
-        system: the system.
         arrays: the same system as arrays.
         served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
             their name on both levels.
@@ -239,8 +238,8 @@ def tabulate_as_served(
     servers = system.as_served(served_rpm)
     if servers is system.servers:
         return arrays
-    found = tabulate(replace(system, servers=servers))
-    return replace(found, servers=replace(found.servers, own=arrays.servers.own))
+    tabulated = tabulate(replace(system, servers=servers))
+    return replace(tabulated, servers=replace(tabulated.servers, own=arrays.servers.own))
 
 
 def tabulate(system: System) -> SystemArrays:
@@ -298,12 +297,12 @@ def _with_estimates(
     misfits: dict[int, DoesNotFitError] = {}
     servers, names = list(system.servers.values()), list(system.accelerators)
     for s, a in np.argwhere((profile_of >= 0) & is_estimated[profile_of]):
-        found = requested_profile(system, servers[s], names[a])  # equal estimates are the same object
-        row, _ = rows.setdefault(id(found), (len(profiles), found))
+        result = requested_profile(system, servers[s], names[a])  # equal estimates are the same object
+        row, _ = rows.setdefault(id(result), (len(profiles), result))
         if row == len(profiles):
-            profiles.append(found.profile)
-            if found.misfit:
-                misfits[row] = found.misfit
+            profiles.append(result.profile)
+            if result.misfit:
+                misfits[row] = result.misfit
         profile_of[s, a] = row
     return misfits
 
@@ -312,8 +311,6 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
     """Return the profile of a server's model on an accelerator; it is estimated if it is not stated.
 
     Args:
-        system: the system.
-        server: the server.
         accelerator: name of the accelerator.
     """
     profile = system.profiles[server.model, accelerator]
@@ -514,15 +511,15 @@ def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
     tables = {}
     for kind in dict.fromkeys(kinds):
         mine = np.flatnonzero([other is kind for other in kinds])
-        found = kind.own([servers[s] for s in mine.tolist()])
-        if found is None:
+        own_tables = kind.own([servers[s] for s in mine.tolist()])
+        if own_tables is None:
             continue
         count, first = np.zeros(len(servers), np.int64), np.zeros(len(servers), np.int64)
-        count[mine] = np.bincount(found.server, minlength=len(mine))
+        count[mine] = np.bincount(own_tables.server, minlength=len(mine))
         first[mine] = np.cumsum(count[mine]) - count[mine]
         stated = np.maximum(first + count - 1, 0)
         chosen = np.tile(stated[:, np.newaxis], accelerators)
-        tables[kind.name] = OwnTable(found.arrays, frozen(first), frozen(count), frozen(chosen))
+        tables[kind.name] = OwnTable(own_tables.arrays, frozen(first), frozen(count), frozen(chosen))
     return tables
 
 

@@ -60,13 +60,13 @@ class ServerRows:
         """Network latency that each of K target measures includes, for each of Q rows [ms], shape (K, Q)."""
         return self.targets.delays(self.delay_ms)
 
-    def met(self, found: Performance) -> BoolArray:
+    def met(self, performance: Performance) -> BoolArray:
         """Return a mask of pairs whose rows all meet their targets, shape (R,)."""
-        return np.asarray(self.of_pairs(np.logical_and, self.targets.met(found)), np.bool_)
+        return np.asarray(self.of_pairs(np.logical_and, self.targets.met(performance)), np.bool_)
 
-    def mean(self, found: Performance) -> Performance:
+    def mean(self, performance: Performance) -> Performance:
         """Return the metrics of each pair, as means over the requests of its rows."""
-        return found
+        return performance
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,12 @@ class ClassRows(ServerRows):
         """Return the metrics of each class at the pairs' total arrival rates [requests/s], shape (R,)."""
         return self.queues.analyze(rate_rps[self.pair])
 
-    def mean(self, found: Performance) -> Performance:
+    def mean(self, performance: Performance) -> Performance:
         """Return the metrics of each pair, as means over the requests of all its classes."""
-        sums = {name: getattr(found, name) for name in COUNTED}
-        sums |= {name: getattr(found, name) * self.queues.share for name in WITH_WAIT}
+        sums = {name: getattr(performance, name) for name in COUNTED}
+        sums |= {name: getattr(performance, name) * self.queues.share for name in WITH_WAIT}
         totals = {name: self.of_pairs(np.add, values) for name, values in sums.items()}
-        return replace(found.take(self.first), **totals)
+        return replace(performance.take(self.first), **totals)
 
 
 def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:

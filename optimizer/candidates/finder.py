@@ -34,7 +34,6 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     A pair that cannot serve is not an error, but a rejection with its reason.
 
     Args:
-        system: the system.
         memo: cache of sizings, to reuse for systems with the same profiles and targets; it does not change
             the candidates.
     """

@@ -45,19 +45,23 @@ class ShapedReplica:
             measure: the metric, its statistic and its shape.
             delay_ms: network latency that clients add to TTFT and end-to-end latency [ms].
         """
-        found = self.latencies.of_shape(shape_number(measure.shape)) if measure.shape else self.latencies
-        return found.statistic_ms(measure) + (delay_ms if measure.metric in DELAYED else 0.0)
+        latencies = self.latencies.of_shape(shape_number(measure.shape)) if measure.shape else self.latencies
+        return latencies.statistic_ms(measure) + (delay_ms if measure.metric in DELAYED else 0.0)
 
     @classmethod
     def of_row(
-        cls, queues: ContinuousQueues, rate_rps: FloatArray, found: ContinuousPerformance, row: int
+        cls,
+        queues: ContinuousQueues,
+        rate_rps: FloatArray,
+        continuous_performance: ContinuousPerformance,
+        row: int,
     ) -> Self:
         """Describe one row of a queue model and its performance."""
         replica = queues.replicas.take(np.array([row]))
         rows = replica.rows
         held = np.where(rows.weight > 0, rows.computed + rows.stored + rows.answer, 0.0)
         return cls(
-            found.latencies.take(np.array([row])),
+            continuous_performance.latencies.take(np.array([row])),
             float(rate_rps[row] / queues.stable_rate_rps[row]),
             bool(rows.varies[0]),
             bool(replica.mixes_long[0]),
@@ -136,14 +140,14 @@ def measure_members(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) ->
     """Yield the performance of each loaded member of R pairs of a shared queue and an accelerator."""
     for rows, some in parts(arrays, pairs):
         classes = ClassRows.of(arrays, some)
-        found = classes.analyze(rate_rps[rows])
-        late = found.wait_quantile(0.95)
+        performance = classes.analyze(rate_rps[rows])
+        late = performance.wait_quantile(0.95)
         figures, limits = (
-            classes.targets.figures(found) + classes.delays,
+            classes.targets.figures(performance) + classes.delays,
             classes.targets.limits + classes.delays,
         )
         for q, (pair, member) in enumerate(zip(classes.pair.tolist(), classes.member.tolist(), strict=True)):
-            means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
+            means = {name: float(getattr(performance, name)[q]) for name in MEMBER_MEANS}
             means["ttft_ms"] += float(classes.delay_ms[q])
             means["wait_p95_ms"] = float(late[q])
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
@@ -170,8 +174,8 @@ def _rates_of(arrays: SystemArrays, pairs: Pairs, rate_of: Callable[[ServerRows]
     rates = np.zeros(len(pairs.server))
     for rows, some in parts(arrays, pairs):
         mine = rows_of(arrays, some)
-        found = mine.of_pairs(np.minimum, rate_of(mine))
-        rates[rows] = found * arrays.rate_factor[some.server, some.accelerator]
+        result = mine.of_pairs(np.minimum, rate_of(mine))
+        rates[rows] = result * arrays.rate_factor[some.server, some.accelerator]
     return rates
 
 

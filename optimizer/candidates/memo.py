@@ -38,17 +38,17 @@ class SizingMemo:
         """Return the sizing of R ≥ 1 replicas; compute only those that are not in the cache."""
         keys = _keys(replicas, targets)
         with self._lock:
-            found = [self._rows.get(key) for key in keys]
-            for key, value in zip(keys, found, strict=True):
+            rows = [self._rows.get(key) for key in keys]
+            for key, value in zip(keys, rows, strict=True):
                 if value is not None:
                     self._rows.move_to_end(key)
-        new = np.flatnonzero([value is None for value in found])
+        new = np.flatnonzero([value is None for value in rows])
         if len(new):
             some = (replicas, targets) if len(new) == len(keys) else (replicas.take(new), targets.take(new))
             for row, value in zip(new, SizedRows.of(*some).values(), strict=True):
-                found[row] = value
-            self._keep([(keys[row], found[row]) for row in new])
-        return SizedRows.of_values([value for value in found if value is not None])
+                rows[row] = value
+            self._keep([(keys[row], rows[row]) for row in new])
+        return SizedRows.of_values([value for value in rows if value is not None])
 
     def _keep(self, rows: Sequence[tuple[Hashable, bytes | None]]) -> None:
         with self._lock:

@@ -62,7 +62,6 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     """Reject the pairs that cannot serve at any rate; return the others with batch limit and queue capacity.
 
     Args:
-        arrays: the system as arrays.
         verdicts: receives the rejected pairs with their reasons.
         choose_batch: whether batch limits are optimised.
     """
@@ -110,7 +109,6 @@ def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) 
     """Return the queue capacity of each pair: the maximum number of requests that wait for a full batch.
 
     Args:
-        arrays: the system as arrays.
         server: indices of the servers, shape (R,).
         max_batch: batch limits, shape (R,).
     """
@@ -151,7 +149,6 @@ def batch_limit(
     """Return the batch limit that the server or the profile of each pair states, regardless of memory.
 
     Args:
-        arrays: the system as arrays.
         server: indices of the servers, shape (R,).
         profile: indices of the profiles, shape (R,).
         choose_batch: whether batch limits are optimised.
@@ -169,7 +166,6 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
     """Return the number of requests that fit in the KV cache of each pair; inf if it is not stated.
 
     Args:
-        arrays: the system as arrays.
         server: indices of the servers, shape (R,).
         profile: indices of the profiles, shape (R,).
     """
@@ -236,8 +232,6 @@ def own_fields(
     """Return the fields of a `Pool` that only the kind of a pair's server has.
 
     Args:
-        arrays: the system as arrays.
-        system: the system.
         pairs: the pairs, or candidates.
         row: index of the pair.
     """
@@ -260,7 +254,6 @@ def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> Float
     """Return the maximum rate within targets of each pair [requests/s], shape (R,); NaN if there is none.
 
     Args:
-        arrays: the system as arrays.
         pairs: R pairs.
         targets: targets of the pairs at the replica.
     """
@@ -280,14 +273,12 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
     """Split pairs into chunks of bounded size with the same queue and latency model and similar batch limits.
 
     Args:
-        arrays: the system as arrays.
-        pairs: the pairs.
         rows: indices of the pairs to split.
     """
     laws, queue_model, models = arrays.profiles.laws, arrays.profiles.queue_model, [*QUEUE_MODELS.values()]
     profile = pairs.profile[rows]
     group = queue_model[profile] * len(laws.laws) + laws.law[profile]
-    found = []
+    result = []
     for one in np.unique(group):
         part = rows[group == one]
         limit = models[int(queue_model[pairs.profile[part[0]]])].chunk_elements
@@ -296,9 +287,9 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
         end = len(part)
         while end:
             count = max(1, limit // (int(pairs.max_batch[part[end - 1]]) + 1))
-            found.append(part[max(0, end - count) : end])
+            result.append(part[max(0, end - count) : end])
             end = max(0, end - count)
-    return found
+    return result
 
 
 def arrays_of(system: System) -> SystemArrays:

@@ -47,9 +47,7 @@ def power_at_rates_w(
     """Return the power of one replica of each of R pairs at its arrival rate [W], shape (R,).
 
     Args:
-        arrays: the system as arrays.
         powers: power curve of each accelerator.
-        pairs: the pairs.
         rate_rps: arrival rate of each replica [requests/s]; 0 if it is idle.
     """
     active, loaded = np.zeros(len(rate_rps)), np.flatnonzero(rate_rps > 0)

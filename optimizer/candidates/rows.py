@@ -25,8 +25,6 @@ def candidate_rows(
     """Return the candidates of R sized pairs; all shapes (R,).
 
     Args:
-        arrays: the system as arrays.
-        pairs: the pairs.
         num_replicas: number of replicas of each candidate.
         max_rate_rps: maximum rate of one replica [requests/s].
         means: means of one replica at its load, by column (`MEANS`).

@@ -31,7 +31,6 @@ def loaded_candidates(
     """Size pairs; return candidates with the maximum rate, the required replicas, and latencies at the load.
 
     Args:
-        arrays: the system as arrays.
         pairs: pairs with load and the same latency and queue model; all or none are shared queues.
         verdicts: receives the rejected pairs with their reasons.
         memo: cache of sizings.
@@ -90,11 +89,11 @@ def _settled(
     If latencies increase with the rate, the replica counts `needed` meet the targets. If they do not because
     of a chunk-count jump, replicas are added to `needed`, in place, until the targets are met.
     """
-    found = rows.analyze(load_rps / needed)
-    holds = attainable & rows.met(found)
+    performance = rows.analyze(load_rps / needed)
+    holds = attainable & rows.met(performance)
     missed = np.flatnonzero(attainable & ~holds)
     if not len(missed):
-        return found, holds
+        return performance, holds
     for _ in range(CHUNK_STEP_TRIES):
         needed[missed] += 1
         few = rows.take(missed)
@@ -110,7 +109,7 @@ def _reject_missed(
     pairs: Pairs,
     rows: ServerRows,
     least: FloatArray,
-    found: Performance,
+    performance: Performance,
     attainable: BoolArray,
     chosen: BoolArray,
 ) -> None:
@@ -121,7 +120,7 @@ def _reject_missed(
         pairs: R server–accelerator pairs.
         rows: rows of the queue model of these pairs.
         least: values of the measures at the minimum rate, shape (K, rows).
-        found: performance of the rows at the load per replica.
+        performance: performance of the rows at the load per replica.
         attainable: mask of pairs that meet their targets at some rate, shape (R,).
         chosen: mask of pairs to reject, shape (R,).
     """
@@ -129,7 +128,7 @@ def _reject_missed(
         return
     figures = least
     if (chosen & attainable).any():
-        figures = np.where(rows.of_rows(attainable), rows.targets.figures(found), least)
+        figures = np.where(rows.of_rows(attainable), rows.targets.figures(performance), least)
     ratios = target_ratio(figures, rows.targets.limits)
     measure = ratios.argmax(axis=0)
     row = rows.worst(ratios.max(axis=0), measure)

@@ -225,7 +225,6 @@ class Verdicts:
         Args:
             server: indices of the servers, shape (R,).
             accelerator: indices of the accelerators, shape (R,).
-            reason: the reason.
             value: values that were compared with limits; NaN if there are none.
             limit: limits that the values violate; NaN if there are none.
             where: mask of the pairs to reject; True: all.

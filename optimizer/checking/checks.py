@@ -67,10 +67,10 @@ def check_text(text: str) -> Checked:
     return _checked(examine_text(text_of(text, DOCUMENT)))
 
 
-def _checked(found: Examination) -> Checked:
-    if found.faults:
-        return Checked(found.faults, (), None)
-    system, index = join_parts(found.parts), Index.of(found.parts)
+def _checked(examination: Examination) -> Checked:
+    if examination.faults:
+        return Checked(examination.faults, (), None)
+    system, index = join_parts(examination.parts), Index.of(examination.parts)
     unanswered = list(_unanswered(system, index))
     if unanswered:
         return Checked(tuple(sorted_faults(located(unanswered))), (), None)
@@ -90,9 +90,9 @@ def warnings_of(
         memo: cache of sizings.
     """
     part = Part(candidates.system.to_spec())
-    found = _findings(candidates.system, Index.of([part]), candidates, pools, memo)
+    findings = _findings(candidates.system, Index.of([part]), candidates, pools, memo)
     return tuple(
-        PlanWarning(path=_named_path(part, item.at), message=item.text, code=item.code) for item in found
+        PlanWarning(path=_named_path(part, item.at), message=item.text, code=item.code) for item in findings
     )
 
 
@@ -100,19 +100,18 @@ def with_warnings(plan: Plan, candidates: Candidates, memo: SizingMemo | None = 
     """Return a plan with the warnings about its system.
 
     Args:
-        plan: the plan.
         candidates: candidates of the planned system.
         memo: cache of sizings.
     """
     pools = {(name, pool.accelerator) for name, pools in plan.allocations.items() for pool in pools}
-    found = warnings_of(candidates, pools, memo)
-    return plan.model_copy(update={"warnings": found}) if found else plan
+    warnings = warnings_of(candidates, pools, memo)
+    return plan.model_copy(update={"warnings": warnings}) if warnings else plan
 
 
 def warned(answer: Answer, system: System, memo: SizingMemo | None = None) -> Answer:
     """Return the result of a study with the warnings about its system, if its type can state them."""
-    found = warnings_of(find_candidates(system, memo), memo=memo) if isinstance(answer, Warned) else ()
-    return answer.model_copy(update={"warnings": found}) if found else answer  # type: ignore[attr-defined]  # it is Warned
+    warnings = warnings_of(find_candidates(system, memo), memo=memo) if isinstance(answer, Warned) else ()
+    return answer.model_copy(update={"warnings": warnings}) if warnings else answer  # type: ignore[attr-defined]  # it is Warned
 
 
 def _findings(
@@ -125,7 +124,6 @@ def _findings(
     """Yield all warnings about a system.
 
     Args:
-        system: the system.
         index: the items of its documents.
         candidates: its candidates; None leaves out the warnings that need them.
         pools: planned server and accelerator of each pool of a plan.

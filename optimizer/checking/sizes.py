@@ -34,29 +34,29 @@ def sized_warnings(
     """
     yield from _unservable(candidates, index)
     yield from _low_loads(candidates, index)
-    for found in steep_targets(candidates, pools, memo):
-        _, (part, at, _) = _planned(candidates, index, found.server)
-        yield Finding(part, at, steep_text(found, candidates.system.currency), code=STEEP)
+    for target in steep_targets(candidates, pools, memo):
+        _, (part, at, _) = _planned(candidates, index, target.server)
+        yield Finding(part, at, steep_text(target, candidates.system.currency), code=STEEP)
 
 
-def steep_text(found: SteepTarget, currency: str | None) -> str:
+def steep_text(target: SteepTarget, currency: str | None) -> str:
     """Return the warning about a steep target."""
-    now, then = (n * found.cost_per_replica for n in (found.replicas, found.looser_replicas))
-    replicas = counted(found.replicas, "replica")
+    now, then = (n * target.cost_per_replica for n in (target.replicas, target.looser_replicas))
+    replicas = counted(target.replicas, "replica")
     less = (
-        f"{counted(found.looser_replicas, 'replica')} would do, for {cost_text(then, currency)} instead of "
+        f"{counted(target.looser_replicas, 'replica')} would do, for {cost_text(then, currency)} instead of "
         f"{cost_text(now, currency)}"
     )
-    if found.target:
-        share = share_text(found.idle_share)
+    if target.target:
+        share = share_text(target.idle_share)
         why = (
-            f"because an idle one already takes {share} of the target {found.target} {found.limit}; with "
-            f"{found.looser_limit} {less}"
+            f"because an idle one already takes {share} of the target {target.target} {target.limit}; with "
+            f"{target.looser_limit} {less}"
         )
     else:
         why = f"because its latency targets are close to those of an idle one; if they are 5% looser, {less}"
     return (
-        f"it needs {replicas} of {found.accelerator}, {why}. So close to a limit, the sizing can be several "
+        f"it needs {replicas} of {target.accelerator}, {why}. So close to a limit, the sizing can be several "
         "times too cautious; simulate it before you buy"
     )
 

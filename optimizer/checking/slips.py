@@ -139,12 +139,12 @@ def _accelerator_slips(index: Index) -> Iterator[Finding]:
 
 def _multiplied_cards(index: Index) -> Iterator[Finding]:
     """Yield a warning about profiles whose number of accelerators multiplies the cards of each one."""
-    found = [
+    cards = [
         (model, name, entry, index.accelerators[name].item.multiplicity)
         for (model, name), entry in index.profiles.items()
         if entry.item.acc_count > 1 and name in index.accelerators
     ]
-    several = [item for item in found if item[3] > 1]
+    several = [item for item in cards if item[3] > 1]
     if several:
         (_, name, entry, each), *others = several
         count = entry.item.acc_count

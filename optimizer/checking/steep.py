@@ -77,11 +77,11 @@ def steep_targets(
     one = np.zeros(arrays.servers.targets.limits.shape, np.bool_)
     one[binding, table.server] = True
     alone = _replicas(candidates, _with_looser(arrays, one), table, memo)
-    found = dict[int, SteepTarget]()
+    targets = dict[int, SteepTarget]()
     for i, s in enumerate(table.server.tolist()):
         measure, is_one = arrays.servers.targets.measures[binding[i]], needed[i] > STEEP * alone[i]
         limit = float(arrays.servers.targets.limits[binding[i], s])
-        found.setdefault(s, SteepTarget(
+        targets.setdefault(s, SteepTarget(
             server=s,
             accelerator=arrays.accelerator_names[table.accelerator[i]],
             replicas=int(needed[i]),
@@ -92,7 +92,7 @@ def steep_targets(
             looser_limit=measure.text(limit * LOOSER) if is_one else "",
             idle_share=float(idle[i]),
         ))  # fmt: skip
-    return list(found.values())
+    return list(targets.values())
 
 
 def _in_question(
@@ -142,13 +142,12 @@ def _with_looser(arrays: SystemArrays, chosen: BoolArray | None = None) -> Syste
     """Return a copy with looser latency targets.
 
     Args:
-        arrays: the system as arrays.
         chosen: mask of the servers' targets that become looser, shape (K, S); None for all.
     """
     servers, members = arrays.servers, arrays.servers.members
     targets, of_members = _looser(servers.targets, chosen), _looser(members.targets)
-    found = replace(servers, targets=targets, members=replace(members, targets=of_members))
-    return replace(arrays, servers=found)
+    looser = replace(servers, targets=targets, members=replace(members, targets=of_members))
+    return replace(arrays, servers=looser)
 
 
 def _looser(targets: Targets, chosen: BoolArray | None = None) -> Targets:
@@ -179,8 +178,8 @@ def _replicas(
         if optimal and not arrays.servers.is_queue[some.server[0]]:
             some = with_best_batches(arrays, replace(some, batch_ceiling=table.batch_ceiling[rows]))
         verdicts = Verdicts.none(candidates.verdicts.reason.shape)
-        found = loaded_candidates(arrays, some, verdicts, memo)
-        at = dict(zip(found.pairs(), found.num_replicas.tolist(), strict=True))
+        sized = loaded_candidates(arrays, some, verdicts, memo)
+        at = dict(zip(sized.pairs(), sized.num_replicas.tolist(), strict=True))
         needed[rows] = [at.get(pair, np.inf) for pair in table.take(rows).pairs()]
     return needed
 

@@ -22,8 +22,8 @@ def _catalogue(arguments: argparse.Namespace) -> None:
         print_json(entry_document(entry))
     elif arguments.json:
         print_json({
-            "accelerators": [entry_document(found) for found in catalogue.accelerators.values()],
-            "models": [entry_document(found) for found in catalogue.models.values()],
+            "accelerators": [entry_document(models) for models in catalogue.accelerators.values()],
+            "models": [entry_document(models) for models in catalogue.models.values()],
         })  # fmt: skip
     else:
         show_tables(catalogue_sections(catalogue) if entry is None else entry_sections(entry), arguments)

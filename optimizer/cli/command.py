@@ -60,10 +60,10 @@ def show_answer(
     """Write a result to stdout: `values` (plain values or JSON text) for ``--json``, otherwise `sections`."""
     if not arguments.json:
         show_tables(sections(), arguments)
-    elif isinstance(found := values(), str):
-        print(found)
+    elif isinstance(answer := values(), str):
+        print(answer)
     else:
-        print_json(found)
+        print_json(answer)
 
 
 def picture_format(path: Path) -> "Format":

@@ -49,9 +49,9 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 
 def _compare(arguments: argparse.Namespace) -> None:
     with working("comparing"):
-        found = _comparison(arguments)
-    show_warnings(dict.fromkeys(found.first.plan.warnings + found.second.plan.warnings))
-    show_answer(arguments, found.to_json, lambda: comparison_sections(found))
+        comparison = _comparison(arguments)
+    show_warnings(dict.fromkeys(comparison.first.plan.warnings + comparison.second.plan.warnings))
+    show_answer(arguments, comparison.to_json, lambda: comparison_sections(comparison))
 
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:

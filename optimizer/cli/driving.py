@@ -85,19 +85,19 @@ def _drive(arguments: argparse.Namespace) -> None:
     loads = loads_of(system, plan, runs, fleet.replicas, count, options.seed, course, options.server)
     with working("driving"):
         before_s = _cpu_s()
-        found = drive(arguments.url, loads, fleet.speed)
+        driven = drive(arguments.url, loads, fleet.speed)
         spent_s = _cpu_s() - before_s
     with working("simulating"), announced():
         rows = [
-            row for one in found for row in compared(one, found, system, plan, runs, course, options.seed)
+            row for one in driven for row in compared(one, driven, system, plan, runs, course, options.seed)
         ]
     if options.report is not None:
-        _write_reports(found, options.report)
+        _write_reports(driven, options.report)
     if options.output is not None and picture is not None:
         from optimizer.render.plots import draw
 
-        write_bytes(draw(figure_of(rows, found, spent_s), picture), options.output)
-    show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, found, spent_s))
+        write_bytes(draw(figure_of(rows, driven, spent_s), picture), options.output)
+    show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, driven, spent_s))
 
 
 def _check(runs: list[PoolRun], options: DriveFlags) -> None:
@@ -116,9 +116,9 @@ def _check(runs: list[PoolRun], options: DriveFlags) -> None:
         )
 
 
-def _write_reports(found: list[MeasuredLoad], folder: Path) -> None:
+def _write_reports(measured_loads: list[MeasuredLoad], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for one in (each.at(server) for each in found for server in each.load.parts):
+    for one in (each.at(server) for each in measured_loads for server in each.load.parts):
         if one.load.streams and not np.isnan(one.last_ms).all():
             text = json.dumps(report_of(one), indent=1) + "\n"
             write_text(text, folder / f"{one.load.server}.json")

@@ -76,8 +76,8 @@ def _estimate(arguments: argparse.Namespace) -> None:
         )
     accelerator, settings["tp"] = find_slice(arguments.accelerator[0], arguments.tp)
     model = find_model(arguments.model, arguments.ignore_key or ())
-    found = estimate_profile(model, accelerator, Deployment(**settings), at_batch=arguments.at_batch)
-    show_answer(arguments, lambda: estimate_document(found), lambda: estimate_sections(found))
+    estimate = estimate_profile(model, accelerator, Deployment(**settings), at_batch=arguments.at_batch)
+    show_answer(arguments, lambda: estimate_document(estimate), lambda: estimate_sections(estimate))
 
 
 def _points(arguments: argparse.Namespace) -> None:

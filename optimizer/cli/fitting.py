@@ -173,20 +173,20 @@ def _profiles(arguments: argparse.Namespace) -> None:
         raise SpecError("-o: missing; name the output file for the entire system")
     if output is not None:
         check_suffix(output)
-    found = add_profile(arguments.profile, arguments.path, arguments.model, arguments.acc)
-    target = output or Path(found.source)
-    text = found.text_for(target)
+    profile = add_profile(arguments.profile, arguments.path, arguments.model, arguments.acc)
+    target = output or Path(profile.source)
+    text = profile.text_for(target)
     if text is None and output is None:
         raise SpecError(
             f"{target}: an anchor or a merge shares the text of the entry with other places; write "
             "the entire system to another file with -o"
         )
     if text is None:
-        write_document(found.document(), target)
+        write_document(profile.document(), target)
     else:
         write_text(text, target)
-    if found.note is not None:
-        print_stderr(f"inferplan: note: {found.note}")
+    if profile.note is not None:
+        print_stderr(f"inferplan: note: {profile.note}")
     print_stderr(f"inferplan: {target} written")
 
 

@@ -181,13 +181,13 @@ class _ArgumentParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; reject unknown ones here, where the command's flags are known for a suggestion."""
         self.fill()
-        found, unknown = super().parse_known_args(args, namespace)
+        known_args, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
             what = f"unexpected argument {unknown[0]!r}" if flag is None else f"unknown flag {flag}"
             near = self._nearest_flag(flag or unknown[0])
             self.error(what + (near or self._flag_elsewhere(flag)))
-        return found, unknown
+        return known_args, unknown
 
     def _nearest_flag(self, word: str) -> str:
         """Return a hint that names the flag most similar to a word, or an empty string."""

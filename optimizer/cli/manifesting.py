@@ -146,13 +146,13 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
         writer = Deployments(
             system, table, options.namespace, options.container, replicas=not options.no_replicas
         )
-        found = variants(plan, system, table, settings_elsewhere(system, plan))
+        texts = variants(plan, system, table, settings_elsewhere(system, plan))
         others = "".join(f"# {name}: rented, so it has no Deployment\n" for name in services_of(plan))
-        return node_comment(plan) + others + manifests_text(map(writer.of, found))
-    found = variants(plan, system, table)
+        return node_comment(plan) + others + manifests_text(map(writer.of, texts))
+    texts = variants(plan, system, table)
     if options.adapter_rules:
-        return yaml_text(adapter_rules(found))
-    return node_comment(plan) + manifests_text(map(partial(_manifest, options), found))
+        return yaml_text(adapter_rules(texts))
+    return node_comment(plan) + manifests_text(map(partial(_manifest, options), texts))
 
 
 def _check_names(plan: Plan, system: System) -> None:

@@ -101,12 +101,12 @@ def _solve(arguments: argparse.Namespace) -> None:
             )
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
-    found = None
+    result = None
     if arguments.simulate:
         with simulating(arguments) as progress:
             effort = options.model_dump(include=set(EffortOptions.model_fields))
-            found = simulate_plan(system, SimulateOptions(**effort), plan, progress)
-    _print_plan(plan, found, arguments, _tables(plan, system, arguments, timings))
+            result = simulate_plan(system, SimulateOptions(**effort), plan, progress)
+    _print_plan(plan, result, arguments, _tables(plan, system, arguments, timings))
     _finish(plan, arguments, timings)
 
 
@@ -114,15 +114,15 @@ def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, tim
     with timings.stage("read"):
         system = read_system(arguments, options)
     with simulating(arguments) as progress:
-        found = repair_plan(system, options, progress, write_model_to=arguments.write_model, timings=timings)
+        result = repair_plan(system, options, progress, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
-        write_text(found.plan.to_json() + "\n", arguments.output)
+        write_text(result.plan.to_json() + "\n", arguments.output)
     if arguments.json:
-        print(found.to_json())
+        print(result.to_json())
     else:
-        tables = _tables(found.plan, system, arguments, timings)
-        _print_plan(found.plan, found.simulation, arguments, tables, simulated_repair_sections(found))
-    _finish(found.plan, arguments, timings)
+        tables = _tables(result.plan, system, arguments, timings)
+        _print_plan(result.plan, result.simulation, arguments, tables, simulated_repair_sections(result))
+    _finish(result.plan, arguments, timings)
 
 
 def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None:
@@ -135,7 +135,7 @@ def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None
 
 def _print_plan(
     plan: Plan,
-    found: Simulation | None,
+    simulation: Simulation | None,
     arguments: argparse.Namespace,
     tables: list[Section],
     repairs: Sequence[Section] = (),
@@ -145,19 +145,19 @@ def _print_plan(
     A simulation is included in the JSON, or follows in further tables.
     """
     show_warnings(plan.warnings)
-    if arguments.json and found is None:
+    if arguments.json and simulation is None:
         print(plan.to_json())
-    elif arguments.json and found is not None:
+    elif arguments.json and simulation is not None:
         print_json({
             "plan": plan.model_dump(mode="json", by_alias=True),
-            "simulation": found.model_dump(mode="json", by_alias=True),
+            "simulation": simulation.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
         show_tables(tables, arguments)
-        if found is not None:
+        if simulation is not None:
             from optimizer.render.terminal import Output, show
 
-            show([*simulation_sections(found), *repairs], sys.stdout, Output(arguments.wide))
+            show([*simulation_sections(simulation), *repairs], sys.stdout, Output(arguments.wide))
 
 
 def _tables(plan: Plan, system: System, arguments: argparse.Namespace, timings: Timings) -> list[Section]:
@@ -188,19 +188,19 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     from optimizer.checking.checks import check_documents  # reads the catalogue
 
-    found = check_documents(arguments.path)
+    documents = check_documents(arguments.path)
     if arguments.json:
         print_json({
-            "valid": not found.faults,
-            "errors": [fault.to_wire() for fault in found.faults],
-            "warnings": [fault.to_wire() for fault in found.warnings],
+            "valid": not documents.faults,
+            "errors": [fault.to_wire() for fault in documents.faults],
+            "warnings": [fault.to_wire() for fault in documents.warnings],
         })  # fmt: skip
-        return 2 if found.faults else 0
-    for fault in found.faults:
+        return 2 if documents.faults else 0
+    for fault in documents.faults:
         print_stderr(f"inferplan: error: {one_line(str(fault))}")
-    for warning in found.warnings:
+    for warning in documents.warnings:
         print_stderr(f"inferplan: warning: {one_line(str(warning))}")
-    system = found.system
+    system = documents.system
     if system is None:
         return 2
     versions = sum(len(server.split or ()) for server in system.spec.servers)
@@ -214,7 +214,7 @@ def _check(arguments: argparse.Namespace) -> int:
         (len(system.capacity), "capacity", "capacities"),
     )
     print(f"{arguments.path}: valid: " + ", ".join(counted(*count) for count in counts))
-    if not found.sized:
+    if not documents.sized:
         print_stderr(
             "inferplan: note: too many servers and accelerators to size here; run 'inferplan candidates'"
         )

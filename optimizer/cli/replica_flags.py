@@ -260,7 +260,6 @@ def _described(
     """Build a document from the values of flags; errors name the flags.
 
     Args:
-        document: type of the document.
         fields: fields of the document, by flag.
         given: values by flag.
         own: values of further fields, by key.

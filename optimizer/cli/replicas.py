@@ -78,39 +78,39 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     replica, named = (None, None) if row else replica_of(arguments)
     if rate_rps is None:
         raise SpecError("--rate: missing; give the arrival rate in requests/s")
-    found: ReplicaPerformance | BatchAnswer
+    performance: ReplicaPerformance | BatchAnswer
     simulated: Any
     with announced():
         if row is None:
             assert replica is not None
-            (found,) = analyze_replicas([replica], [rate_rps])
+            (performance,) = analyze_replicas([replica], [rate_rps])
             simulated = effort and simulate_replica(replica, rate_rps, effort)
         else:
-            found, simulated = _analyzed(row), effort and row.simulate(effort)
+            performance, simulated = _analyzed(row), effort and row.simulate(effort)
     show_answer(
         arguments,
-        lambda: _values(found, simulated, named),
-        lambda: performance_sections(found, simulated, named),
+        lambda: _values(performance, simulated, named),
+        lambda: performance_sections(performance, simulated, named),
     )
-    if isinstance(found, ReplicaPerformance) and found.offered_rps > found.stable_rate_rps:
+    if isinstance(performance, ReplicaPerformance) and performance.offered_rps > performance.stable_rate_rps:
         print_stderr(
-            f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
-            f"{precise(found.stable_rate_rps)}; {found.loss:.1%} of the requests are rejected; "
+            f"inferplan: note: rate {precise(performance.offered_rps)} requests/s exceeds the stable maximum "
+            f"{precise(performance.stable_rate_rps)}; {performance.loss:.1%} of the requests are rejected; "
             "the latencies are those of the others"
         )
     return None
 
 
 def _analyzed(row: BatchRow) -> BatchAnswer:
-    found = row.analyze()
-    if isinstance(found, UnstableReplica):
-        raise AnalysisError(f"{found.message}; lower it, or limit the queue")
-    return found
+    performance = row.analyze()
+    if isinstance(performance, UnstableReplica):
+        raise AnalysisError(f"{performance.message}; lower it, or limit the queue")
+    return performance
 
 
-def _values(found: Document, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
+def _values(document: Document, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
     """Return the performance of one replica as plain values, with any simulation and estimated profile."""
-    values: dict[str, Any] = found.model_dump(by_alias=True)
+    values: dict[str, Any] = document.model_dump(by_alias=True)
     if named is not None:
         values = {"estimated": named.end, "assumed": named.document()} | values
     if simulated is not None:
@@ -154,13 +154,13 @@ def _answer_lines(path: str, answer: Callable[[Row], Document], effort: Effort |
             print(json.dumps({"message": str(problem)}, ensure_ascii=False))
             continue
         try:
-            found = answer(problem)
+            answer_lines = answer(problem)
             if effort is None:
-                print(found.model_dump_json(by_alias=True))
+                print(answer_lines.model_dump_json(by_alias=True))
                 continue
             with announced():
                 simulated = problem.simulate(effort)
-            print(json.dumps(_values(found, simulated), ensure_ascii=False, separators=(",", ":")))
+            print(json.dumps(_values(answer_lines, simulated), ensure_ascii=False, separators=(",", ":")))
         except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))
     if bad:

@@ -82,17 +82,17 @@ def target_facts(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float]) -> ByName:
     """Parse values with an optional use-case prefix."""
-    found: dict[str | None, float] = {}
+    by_name: dict[str | None, float] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
         try:
             number = read(value.strip())
         except ValueError as error:
             raise SpecError(f"--{flag.replace('_', '-')} {text}: {error}") from None
-        if (name or None) in found:
+        if (name or None) in by_name:
             raise SpecError(f"--{flag.replace('_', '-')} {text}: given twice")
-        found[name or None] = number
-    return found
+        by_name[name or None] = number
+    return by_name
 
 
 def _time_ms(latency: str, text: str) -> float:
@@ -121,17 +121,17 @@ def demands_of(arguments: argparse.Namespace) -> list[Demand]:
     Raises:
         SpecError: a rate is malformed.
     """
-    found = []
+    demands = []
     for text in arguments.rate or ():
         name, equals, rate = text.rpartition("=")
         model, _, use_case = name.rpartition(":")
         if not (equals and use_case and rate):
             raise SpecError(f"--rate: {text!r} is not USE-CASE=RATE, such as chat=10/s")
-        found.append(Demand(use_case, rate.strip(), model or None))
+        demands.append(Demand(use_case, rate.strip(), model or None))
     traced = _traced_loads(arguments)
-    asked = {demand.use_case for demand in found}
-    found = [replace(demand, traced=traced.get(demand.use_case)) for demand in found]
-    return found + [
+    asked = {demand.use_case for demand in demands}
+    demands = [replace(demand, traced=traced.get(demand.use_case)) for demand in demands]
+    return demands + [
         Demand(use_case, f"{load.arrival_rate_rpm:g}/min", traced=load)
         for use_case, load in traced.items()
         if use_case not in asked
@@ -144,17 +144,17 @@ def _traced_loads(arguments: argparse.Namespace) -> dict[str, Load]:
     Raises:
         SpecError: a trace cannot be read, or is given twice.
     """
-    found: dict[str, Load] = {}
+    traced_loads: dict[str, Load] = {}
     if arguments.shapes is not None and not arguments.from_trace:
         raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
     for text in arguments.from_trace or ():
         use_case, equals, file = text.partition("=")
         name, path = (use_case, file) if equals and not Path(text).exists() else ("chat", text)
-        if name in found:
+        if name in traced_loads:
             raise SpecError(f"--from-trace {text}: {name} has a trace already; give each use case one")
         count = DEFAULT_SHAPES if arguments.shapes is None else arguments.shapes
-        found[name] = load_of_trace(path, count)
-    return found
+        traced_loads[name] = load_of_trace(path, count)
+    return traced_loads
 
 
 def read_named_price(text: str) -> Price:
@@ -163,10 +163,10 @@ def read_named_price(text: str) -> Price:
     Raises:
         UnitError: the text has no currency, or is not a price.
     """
-    found = read_price(text)
-    if not isinstance(found, Price):
+    named_price = read_price(text)
+    if not isinstance(named_price, Price):
         raise UnitError(f"the price must name its currency; write {NAMED_EXAMPLES}")
-    return found
+    return named_price
 
 
 def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ...]]:
@@ -214,14 +214,14 @@ def _offers_in(text: str, listed: list[Offer]) -> list[Offer]:
 
 
 def _price_lists(arguments: argparse.Namespace) -> list[PriceList]:
-    found = []
+    lists = []
     for text in arguments.prices or ():
         place, _, path = text.rpartition("=")
         listed = read_prices(path, **price_settings(arguments))
         if place:
             listed = replace(listed, offers=tuple(replace(offer, place=place) for offer in listed.offers))
-        found.append(listed)
-    return found
+        lists.append(listed)
+    return lists
 
 
 class PriceFlags(Request):

@@ -155,9 +155,9 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
 
 
 def _prices(arguments: argparse.Namespace) -> None:
-    found = read_prices(arguments.file, **price_settings(arguments))
-    show_answer(arguments, found.document, lambda: price_sections(found))
-    for note in found.notes:
+    prices = read_prices(arguments.file, **price_settings(arguments))
+    show_answer(arguments, prices.document, lambda: price_sections(prices))
+    for note in prices.notes:
         print_stderr(f"inferplan: note: {note}")
 
 

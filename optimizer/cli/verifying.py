@@ -32,14 +32,16 @@ def _verify(arguments: argparse.Namespace) -> int:
     plan = load_plan(arguments.plan)
     proof = None if arguments.proof is None else load_proof(arguments.proof)
     system = read_system(arguments, request_of(PlanOptions, arguments))
-    found = verify_plan(plan, system, proof)
+    verification = verify_plan(plan, system, proof)
     if arguments.json:
-        print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})
-        return NOT_HELD if found.wrong else 0
-    for line in found.wrong[:MAX_SHOWN]:
+        print_json(
+            {"holds": not verification.wrong, "wrong": verification.wrong, "open": verification.open_points}
+        )
+        return NOT_HELD if verification.wrong else 0
+    for line in verification.wrong[:MAX_SHOWN]:
         print_stderr(f"inferplan: error: {line}")
-    if len(found.wrong) > MAX_SHOWN:
-        print_stderr(f"inferplan: error: {len(found.wrong) - MAX_SHOWN} more; --json shows all")
+    if len(verification.wrong) > MAX_SHOWN:
+        print_stderr(f"inferplan: error: {len(verification.wrong) - MAX_SHOWN} more; --json shows all")
     if any(len(pools) > 1 for pools in plan.allocations.values()) and not system.options.heterogeneous:
         print_stderr(
             "inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed"
@@ -49,11 +51,13 @@ def _verify(arguments: argparse.Namespace) -> int:
         print_stderr(
             "inferplan: note: this plan serves in part; if it was solved with --saturation, verify it with it"
         )
-    for line in found.open_points:
+    for line in verification.open_points:
         print_stderr(f"inferplan: note: {line}")
-    if found.wrong:
+    if verification.wrong:
         return NOT_HELD
-    proved = "" if proof is None else f"; {_of_levels(len(plan.levels) - len(found.open_points))} proved"
+    proved = (
+        "" if proof is None else f"; {_of_levels(len(plan.levels) - len(verification.open_points))} proved"
+    )
     print(f"{arguments.plan}: the plan holds{proved}")
     return 0
 

@@ -181,30 +181,30 @@ class _ClassFields(QueueProblem):
         streams = tuple(open_load(replica, one.rate_rps) for one in self.classes)
         load = MergedLoad(streams, tuple(one.priority for one in self.classes))
         runs = runs_of_replica(replica, load, None, effort)
-        found: list[SimulatedClass | None] = []
+        simulated_class: list[SimulatedClass | None] = []
         for i, one in enumerate(self.classes):
             own = runs_of(runs, streams[i], i, f"classes[{i}]")
             if not own:
-                found.append(None)
+                simulated_class.append(None)
                 continue
             extent = replace(effort, requests=len(own[0].requests))
             answer = simulated_answer(SimulatedClass, own, extent, f"classes[{i}]: ", priority=one.priority)
             if isinstance(answer, OverloadedReplica):
                 return answer
-            found.append(answer)
-        return ClassSimulation(classes=tuple(found))
+            simulated_class.append(answer)
+        return ClassSimulation(classes=tuple(simulated_class))
 
     def _answer(
         self, queues: PriorityQueues, rate_rps: float, **rates: float
     ) -> ClassAnswer | ClassRowAnswer:
-        found = queues.analyze(np.full(len(self.classes), rate_rps))
+        performance = queues.analyze(np.full(len(self.classes), rate_rps))
         of_each: dict[str, list[object]] = {"priority": [one.priority for one in self.classes]}
         for percent in PERCENTILES:
-            of_each[f"p{percent}_wait_ms"] = found.wait_quantile(percent / 100).tolist()
-        figures: dict[str, Any] = _figures_of_all(found) | rates
+            of_each[f"p{percent}_wait_ms"] = performance.wait_quantile(percent / 100).tolist()
+        figures: dict[str, Any] = _figures_of_all(performance) | rates
         figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # no request is rejected
         figures |= {"stable_rate_rps": float(queues.stable_rate_rps[0])}
-        figures |= {"classes": answers(ClassFigures, found, **of_each)}
+        figures |= {"classes": answers(ClassFigures, performance, **of_each)}
         answer_type = ClassAnswer if queues.queues.means_only else ClassRowAnswer
         return answer_type.model_validate(
             {name: figures[name] for name in answer_type.model_fields if name in figures}
@@ -226,14 +226,14 @@ def _largest(queues: PriorityQueues, wanted: LatencyTargets) -> float:
     return float(largest_rate(queues, targets).max_rate_rps.min())
 
 
-def _figures_of_all(found: ClassPerformance) -> dict[str, float]:
+def _figures_of_all(class_performance: ClassPerformance) -> dict[str, float]:
     """Return means and percentiles over the requests of all classes, by field of an answer."""
-    share = found.offered_rps / found.offered_rps.sum()
-    figures = {"in_service": float(found.in_service.sum())}
+    share = class_performance.offered_rps / class_performance.offered_rps.sum()
+    figures = {"in_service": float(class_performance.in_service.sum())}
     for name in ("response_ms", "wait_ms", "ttft_ms", "itl_ms"):
-        figures[name] = float(share @ getattr(found, name))
+        figures[name] = float(share @ getattr(class_performance, name))
     figures["e2e_ms"] = figures["response_ms"]
     for metric in LATENCIES:
         for percent in PERCENTILES:
-            figures[f"p{percent}_{metric}_ms"] = found.quantile_of_all(metric, percent)
+            figures[f"p{percent}_{metric}_ms"] = class_performance.quantile_of_all(metric, percent)
     return figures

@@ -128,7 +128,6 @@ def read_problems(
     As in the reference's format, numbers have no units.
 
     Args:
-        lines: the lines.
         problem: the document type of a line, or a function that determines it from the line's JSON value.
     """
     for number, line in enumerate(lines, start=1):

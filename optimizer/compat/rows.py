@@ -96,10 +96,10 @@ class ReplicaRow(FurtherTerms, ShapedRequests, QueueProblem):
         """Analyse the replica; return llm-inferno's answer, extended if the row has another queue model."""
         if self.queue_model == REFERENCE:
             return super().analyze()
-        found = analyze_as(RowAnswer, self.replica(), self.rate_rps)
-        if self.rate_rps > found.stable_rate_rps:
-            return UnstableReplica.beyond(self.rate_rps, found.stable_rate_rps)
-        return found
+        performance = analyze_as(RowAnswer, self.replica(), self.rate_rps)
+        if self.rate_rps > performance.stable_rate_rps:
+            return UnstableReplica.beyond(self.rate_rps, performance.stable_rate_rps)
+        return performance
 
 
 class LinearRow(QueueProblem):

@@ -26,16 +26,15 @@ def explained_sections(explanation: Explanation, money: Money) -> Iterator[Secti
     yield from _filled(loss_section(explanation, money), node_value_section(explanation, money))
 
 
-def replayed_sections(found: Replay) -> Iterator[Section]:
+def replayed_sections(replay: Replay) -> Iterator[Section]:
     """Yield the tables that features add to replays."""
-    yield from _filled(replayed_route_section(found))
+    yield from _filled(replayed_route_section(replay))
 
 
 def group_sections(plan: Plan, queues: Iterable[QueueRow], system: System | None = None) -> Iterator[Section]:
     """Yield the tables of servers that are served together; they follow the tables of allocations.
 
     Args:
-        plan: the plan.
         queues: rows of the tables of shared queues.
         system: the system, for more details on shared cards; None if unknown.
     """
@@ -48,7 +47,6 @@ def feature_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section
     """Yield the other tables of a plan's features, and the table of the cost of tokens.
 
     Args:
-        plan: the plan.
         costs: cost per million tokens [cents], by server.
     """
     yield from _filled(deadline_section(plan), version_section(plan), cache_section(plan))

@@ -59,11 +59,11 @@ def used_features(
 
 def features_by_server(index: Index) -> dict[str, list[tuple[Feature, str]]]:
     """Return the features of each server of documents, each with the field or the route that selects it."""
-    found = {
+    features = {
         name: [(each, field) for each in FEATURES if (field := each.field_of(entry.item))]
         for name, entry in index.servers.items()
     }
     routed = routes_by_server(route for _, _, route in index.sections[ROUTES.section].values())
-    for name in found.keys() & routed.keys():
-        found[name].append((ROUTES, f"route {routed[name].name!r}"))
-    return found
+    for name in features.keys() & routed.keys():
+        features[name].append((ROUTES, f"route {routed[name].name!r}"))
+    return features

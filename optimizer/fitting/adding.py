@@ -57,7 +57,6 @@ def with_profile(
 
     Args:
         path: file or folder of the system.
-        profile: the profile.
         model: name of the model in the system; default: that of the profile.
         accelerator: name of the accelerator in the system; default: that of the profile.
 
@@ -140,10 +139,10 @@ def _edited(part: Part, entry: dict[str, Any]) -> Part:
     wanted = part.spec.model_copy(update={"models": tuple(models)})
     try:
         text = replace(part.text, content=with_item(part.text, "models", entry, old))
-        found = part_of(text, text.value())
+        edited = part_of(text, text.value())
     except SpecError:
         return Part(wanted)
-    return found if found.spec == wanted else Part(wanted)
+    return edited if edited.spec == wanted else Part(wanted)
 
 
 def _merged(old: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,6 @@ def fit(
 
     Args:
         benchmarks: the reports.
-        options: options of the fit.
         progress: called with progress messages.
 
     Raises:
@@ -109,7 +108,7 @@ def fit(
 
 
 def _left_out(
-    problem: FitProblem, found: Posterior, runs: Sequence[BenchmarkRun], progress: Progress
+    problem: FitProblem, posterior: Posterior, runs: Sequence[BenchmarkRun], progress: Progress
 ) -> dict[str, FitErrors]:
     """Cross-validate: return the errors at the lower rates of each shape if it is excluded from the fit.
 
@@ -127,7 +126,7 @@ def _left_out(
         if not low:
             continue
         progress(f"without {shape_name(shape)}")
-        law = found.prior.law(found.moved_without(np.isin(problem.rows.run, mine)))
+        law = posterior.prior.law(posterior.moved_without(np.isin(problem.rows.run, mine)))
         figures = simulate_all([problem.replays[i] for i in low], [law])[0]
         errors[shape_name(shape)] = errors_of([(runs[i], each) for i, each in zip(low, figures, strict=True)])
     return errors
@@ -138,8 +137,8 @@ def _share_of_most(runs: Sequence[BenchmarkRun], i: int, mine: Sequence[int]) ->
     return (runs[i].rate_rps or 0.0) / most if most > 0 else 0.0
 
 
-def _intervals(found: Posterior) -> dict[str, tuple[float, float]]:
-    ends = found.intervals().items()
+def _intervals(posterior: Posterior) -> dict[str, tuple[float, float]]:
+    ends = posterior.intervals().items()
     return {BY_NAME[name].key: (_rounded(low), _rounded(high)) for name, (low, high) in ends}
 
 
@@ -176,8 +175,8 @@ def _provenance(
     )
 
 
-def _point(run: BenchmarkRun, found: RunMetrics, *, fitted: bool) -> MeasuredPoint:
-    predicted = {name: getattr(found, name) for name in RunMeasurements._fields}
+def _point(run: BenchmarkRun, run_metrics: RunMetrics, *, fitted: bool) -> MeasuredPoint:
+    predicted = {name: getattr(run_metrics, name) for name in RunMeasurements._fields}
     known = {f"predicted_{name}": _rounded(value) for name, value in predicted.items() if np.isfinite(value)}
     return MeasuredPoint.of(run).model_copy(update={"fitted": fitted, **known})
 
@@ -206,9 +205,9 @@ def _errors_of_held_out(runs: Sequence[ReplayedRun]) -> dict[str, Any]:
 def _errors_in(runs: Sequence[ReplayedRun], name: str) -> tuple[float, float, int]:
     """Return the relative error of a metric over all runs, its median, and the number of runs compared."""
     pairs = [
-        (getattr(found, name), getattr(run.measured, name))
-        for run, found in runs
-        if getattr(run.measured, name) is not None and np.isfinite(getattr(found, name))
+        (getattr(errors, name), getattr(run.measured, name))
+        for run, errors in runs
+        if getattr(run.measured, name) is not None and np.isfinite(getattr(errors, name))
     ]
     if not pairs:
         return 0.0, 0.0, 0

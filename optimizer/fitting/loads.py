@@ -75,18 +75,18 @@ def as_replayed(record: RunRecord, stated: Stated) -> Replayed:
     def say(topic: str, text: str) -> None:
         notes.append(Note(record.source, topic, text))
 
-    found = without_broken_mean(_with_lengths(record, stated, say), say)
+    result = without_broken_mean(_with_lengths(record, stated, say), say)
     itl_ms: float | None = None
-    reason = why_broken(found)
+    reason = why_broken(result)
     if reason is None:
-        found = cleaned(found, say)
-        itl_ms = time_per_token(found, say)
-        reason = why_other_load(found, itl_ms)
+        result = cleaned(result, say)
+        itl_ms = time_per_token(result, say)
+        reason = why_other_load(result, itl_ms)
     if reason is not None:
         say(LEFT_OUT, f"is left out: {reason}")
         return Replayed(None, tuple(notes[-1:]))
-    tell_conditions(found, say)
-    one = _of_one_engine(found, stated, say)
+    tell_conditions(result, say)
+    one = _of_one_engine(result, stated, say)
     busy = in_flight(one, itl_ms)
     run = _run(_loaded(one, busy, say), itl_ms, say)
     if one.is_rated or failed_share(one) > FEW_FAILED or busy is None:

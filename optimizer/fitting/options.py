@@ -54,14 +54,14 @@ class ServerSettings:
 
     def notes(self) -> list[str]:
         """Return sentences on the assumptions about missing settings."""
-        found = []
+        notes = []
         if self.kv_capacity_tokens is None:
-            found.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")
+            notes.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")
         if self.max_batch_size is None:
-            found.append(
+            notes.append(
                 "maximum batch unknown (--max-seqs): no limit in these runs; plans use that of the engine"
             )
-        return found
+        return notes
 
 
 @dataclass(frozen=True, slots=True)

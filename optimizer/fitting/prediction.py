@@ -61,8 +61,8 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
     if run.is_steady:
         ended = replace(run, requests=max(MIN_OF_CLOSED, LIVES_OF_CLOSED * (run.max_in_flight or 1)))
     replay = BenchmarkReplay.of(ended, profile.settings.limits(), MANY_REQUESTS)
-    found = replay.simulate(profile.coefficients, detailed=True)
-    if not found.completed:
+    simulation = replay.simulate(profile.coefficients, detailed=True)
+    if not simulation.completed:
         return Predicted(
             source=run.source,
             kind="run",
@@ -70,12 +70,12 @@ def _predicted(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
             message="nothing is completed in this time; give a longer duration_s",
         )
     answer = Predicted.taken_from(
-        found,
+        simulation,
         source=run.source,
         kind="steady" if run.is_steady else "run",
-        itl_ms=found.itl_ms if isfinite(found.itl_ms) else None,
-        ttft_percentiles=_percentiles(found.ttft_percentiles),
-        itl_percentiles=_percentiles(found.itl_percentiles),
+        itl_ms=simulation.itl_ms if isfinite(simulation.itl_ms) else None,
+        ttft_percentiles=_percentiles(simulation.ttft_percentiles),
+        itl_percentiles=_percentiles(simulation.itl_percentiles),
     )
     return _judged(profile, run, answer)
 
@@ -95,21 +95,21 @@ def _steady(profile: FittedProfile, run: BenchmarkRun) -> Predicted:
         out_tokens_cv=run.answers.cv,
         queue_model="continuous",
     )
-    found = analyze_replicas([replica], [run.rate_rps])[0]
-    if run.rate_rps > found.stable_rate_rps:
+    steady = analyze_replicas([replica], [run.rate_rps])[0]
+    if run.rate_rps > steady.stable_rate_rps:
         text = (
             f"no steady state: {precise(run.rate_rps)} requests/s exceed the largest stable rate "
-            f"{quantity(found.stable_rate_rps)}; give a duration_s, or a lower rate"
+            f"{quantity(steady.stable_rate_rps)}; give a duration_s, or a lower rate"
         )
         return Predicted(source=run.source, kind="steady", message=text)
-    assert found.ttft_percentiles is not None
+    assert steady.ttft_percentiles is not None
     answer = Predicted.taken_from(
-        found,
+        steady,
         source=run.source,
         kind="steady",
-        ttft_ms=found.ttft_percentiles.p50_ms,
-        itl_ms=found.itl_ms if run.answers.mean > 1 else None,
-        in_flight=found.in_service + found.in_queue,
+        ttft_ms=steady.ttft_percentiles.p50_ms,
+        itl_ms=steady.itl_ms if run.answers.mean > 1 else None,
+        in_flight=steady.in_service + steady.in_queue,
     )
     return _judged(profile, run, answer)
 

@@ -171,8 +171,8 @@ def iterations_of(
     try:
         facts, devices = find_slice(key.accelerator)
         deployment = Deployment(tp=devices * cards, weights=key.weights)
-        found = Iterations(find_model(model), facts, deployment, efficiency)
-        is_complete = found.token_ms > 0 and found.expert_share >= 0
+        iterations = Iterations(find_model(model), facts, deployment, efficiency)
+        is_complete = iterations.token_ms > 0 and iterations.expert_share >= 0
     except SpecError:
         return None
-    return found if is_complete else None
+    return iterations if is_complete else None

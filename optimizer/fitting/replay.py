@@ -70,7 +70,6 @@ class BenchmarkReplay:
         """Draw the requests of a finite run, repeatedly until there are enough.
 
         Args:
-            run: the run.
             limits: limits of the server; the limit on requests in flight is that of the run.
             requests: minimum number of requests over all draws.
         """
@@ -134,8 +133,8 @@ class BenchmarkReplay:
         )
         machine = initial_state(sample, self.limits)
         advance(machine, times, self.limits, self.span_ms)
-        found = _figures(run_of(machine, sample, times), self.span_ms, detailed=False)
-        itl_ms = 0.0 if math.isnan(found.itl_ms) else found.itl_ms
+        figures = _figures(run_of(machine, sample, times), self.span_ms, detailed=False)
+        itl_ms = 0.0 if math.isnan(figures.itl_ms) else figures.itl_ms
         depth = times.pipeline_depth + times.front_end_lag * (users - 1)
         return times.client_offset_ms + depth * itl_ms
 
@@ -153,15 +152,15 @@ def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Re
     )
 
 
-def _mean(found: Sequence[RunMetrics]) -> RunMetrics:
+def _mean(run_metrics: Sequence[RunMetrics]) -> RunMetrics:
     """Average the metrics of several draws; draws without completed requests count only for throughput."""
-    known = [figures for figures in found if figures.completed]
-    if len(found) == 1 or not known:
-        return found[0]
+    known = [figures for figures in run_metrics if figures.completed]
+    if len(run_metrics) == 1 or not known:
+        return run_metrics[0]
     columns = {name: [getattr(figures, name) for figures in known] for name in RunMetrics._fields}
     means: dict[str, Any] = {name: np.mean(column, axis=0).tolist() for name, column in columns.items()}
-    means["throughput_rps"] = sum(columns["throughput_rps"]) / len(found)
-    means["completed"] = round(sum(columns["completed"]) / len(found))
+    means["throughput_rps"] = sum(columns["throughput_rps"]) / len(run_metrics)
+    means["completed"] = round(sum(columns["completed"]) / len(run_metrics))
     return RunMetrics(**means)
 
 
@@ -174,16 +173,16 @@ def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics
     last_ms, ttft = run.last_ms[ended], run.ttft_ms[ended]
     gaps, spans = run.requests.out_tokens[ended] - 1, last_ms - run.first_ms[ended]
     whole_ms = span_ms if span_ms < math.inf else float(last_ms.max())
-    found = RunMetrics(
+    figures = RunMetrics(
         ttft_ms=float(np.median(ttft)),
         itl_ms=float(spans.sum() / gaps.sum()) if gaps.sum() > 0 else math.nan,
         throughput_rps=count / whole_ms * MS_PER_S,
         completed=count,
     )
     if not detailed:
-        return found
+        return figures
     itl = run.itl_ms[ended]
-    return found._replace(
+    return figures._replace(
         ttft_percentiles=_percentiles(ttft),
         itl_percentiles=_percentiles(itl[~np.isnan(itl)]),
         in_flight=float(run.e2e_ms[ended].sum() / whole_ms),

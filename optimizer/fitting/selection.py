@@ -100,13 +100,13 @@ def check_capacity(runs: Sequence[BenchmarkRun], kv_tokens: int | None) -> list[
 
 def distinct(runs: Sequence[BenchmarkRun]) -> tuple[list[BenchmarkRun], list[str]]:
     """Return the runs without those that repeat another one, and a sentence about each that does."""
-    found: dict[BenchmarkRun, BenchmarkRun] = {}
+    benchmark_runs: dict[BenchmarkRun, BenchmarkRun] = {}
     told = []
     for run in runs:
-        first = found.setdefault(replace(run, source=""), run)
+        first = benchmark_runs.setdefault(replace(run, source=""), run)
         if first is not run:
             told.append(f"{run.source} is the same measurement as {first.source}: it counts once")
-    return list(found.values()), told
+    return list(benchmark_runs.values()), told
 
 
 def hardly_overlap(runs: Sequence[BenchmarkRun]) -> list[str]:
@@ -142,21 +142,21 @@ def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[Benchm
 def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
     """Return warnings about effects that the shapes (request lengths) of the runs cannot identify."""
     shapes = shapes_of(runs)
-    found = []
+    result = []
     if len(shapes) == 1:
-        found.append(
+        result.append(
             f"one shape only, {shape_name(shapes[0])}: what grows with the prompt, with the context and with "
             "the batch cannot be told apart; figures hold for this shape alone"
         )
     else:
         for i, what in enumerate(("prompt", "answer")):
             if len({shape[i] for shape in shapes}) == 1:
-                found.append(
+                result.append(
                     f"one {what} length only, {counted(shapes[0][i], 'token')}: other {what}s are not known"
                 )
     if not any(run.is_alone for run in runs):
-        found.append("no run with one request at a time: α and the client's offset rest on the lowest rates")
-    return found
+        result.append("no run with one request at a time: α and the client's offset rest on the lowest rates")
+    return result
 
 
 def rate_of(run: BenchmarkRun) -> float:
@@ -168,7 +168,7 @@ def mean_in_flight(run: BenchmarkRun) -> float:
     """Return the mean number of requests in flight of a run by Little's law."""
     measured, rate = run.measured, rate_of(run)
     life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
-    found = rate * life_ms / 1000
+    mean = rate * life_ms / 1000
     if rate == 0 and run.arrivals is Arrivals.CLOSED:
         return float(run.max_in_flight or 1)
-    return found if run.max_in_flight is None else min(found, run.max_in_flight)
+    return mean if run.max_in_flight is None else min(mean, run.max_in_flight)

@@ -50,10 +50,10 @@ def predict_points(
     from optimizer.fitting.readers.table import read_benchmark
 
     known = read_profile(profile)
-    found = read_benchmark(points, replace(stated, cards=known.acc_count))
-    for note in found.told:
+    benchmark = read_benchmark(points, replace(stated, cards=known.acc_count))
+    for note in benchmark.told:
         tell(note)
-    return predict(known, found.runs)
+    return predict(known, benchmark.runs)
 
 
 def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> "WithProfile":

@@ -116,9 +116,9 @@ def memory_of(
     def capacity(accelerator: "AcceleratorFacts", tp: int) -> CacheCapacity:
         return CacheCapacity(Memory(Iterations(facts, accelerator, replace(deployment, tp=tp))), settings)
 
-    found = [capacity(*find_slice(name, question.tp)) for name in question.accelerators]
-    whole = capacity(found[0].memory.iterations.accelerator, 1)
-    return memory_answer(whole, found, question.prefix_hit_rate)
+    capacities = [capacity(*find_slice(name, question.tp)) for name in question.accelerators]
+    whole = capacity(capacities[0].memory.iterations.accelerator, 1)
+    return memory_answer(whole, capacities, question.prefix_hit_rate)
 
 
 def _deployment(question: MemoryQuestion) -> "Deployment":

@@ -130,8 +130,8 @@ class StudyEntry(Generic[Options, Answer]):
     @property
     def study(self) -> Study[Options, Answer]:
         """The study; its module is imported on first use."""
-        found = import_module(f"optimizer.jobs.{self._module}").STUDY
-        return cast("Study[Options, Answer]", found)
+        module = import_module(f"optimizer.jobs.{self._module}").STUDY
+        return cast("Study[Options, Answer]", module)
 
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...

@@ -62,10 +62,10 @@ def sweep_system(system: System, options: SweepOptions, progress: Progress = ign
     variations = read_variations(system, options.vary)
     text = f"{version('inferplan')} {system.to_spec().model_dump_json(by_alias=True)}"
     done = Checkpoint(options.resume, digest_of(text))
-    found = sweep(system, variations, done, progress)
+    result = sweep(system, variations, done, progress)
     if options.samples is None:
-        return found
-    return found.model_copy(update={"days": _days(system, options, options.samples, done, progress)})
+        return result
+    return result.model_copy(update={"days": _days(system, options, options.samples, done, progress)})
 
 
 def _days(

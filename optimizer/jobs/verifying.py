@@ -13,7 +13,6 @@ def verify_plan(plan: Plan, system: System, proof: Proof | None = None) -> "Veri
     """Check a plan against its system by recomputing its values; also check the proof of its bounds if given.
 
     Args:
-        plan: the plan.
         system: the planned system, with the same options.
         proof: dual multipliers that prove the bounds of the plan.
     """

@@ -122,7 +122,6 @@ class KindOf(ABC, Generic[P, S]):
         """Yield the errors in a server and in the profiles of its model.
 
         Args:
-            server: the server.
             profiles: the profiles of its model.
             load: the load of the server.
         """
@@ -148,7 +147,6 @@ class KindOf(ABC, Generic[P, S]):
         """Return a replica of a server for the simulator.
 
         Args:
-            server: the server.
             profile: profile of the server's model on an accelerator.
             max_batch: batch limit [requests].
             pool: pool of a plan, whose settings are used; None selects the settings of the server.
@@ -158,7 +156,6 @@ class KindOf(ABC, Generic[P, S]):
         """Return the fields of a `Pool` that only this kind has and that do not depend on the load.
 
         Args:
-            server: the server.
             profile: profile of the server's model on an accelerator.
             max_batch: batch limit [requests].
             own: row of the kind's additional arrays; None if it has none.
@@ -183,7 +180,6 @@ class KindOf(ABC, Generic[P, S]):
         """Return the server as one that shares a card in time, one batch at a time; None if it cannot.
 
         Args:
-            server: the server.
             profile: profile of the server's model on the card.
             max_batch: batch limit [requests].
         """
@@ -195,13 +191,13 @@ class KindOf(ABC, Generic[P, S]):
 
     @cached_property
     def _tables(self) -> dict[TableName, dict[str, Shown]]:
-        found: dict[TableName, dict[str, Shown]] = {}
+        tables: dict[TableName, dict[str, Shown]] = {}
         for shown in self.metrics:
             for table in shown.tables:
-                found.setdefault(table, {})[shown.metric] = shown
+                tables.setdefault(table, {})[shown.metric] = shown
         for table, order in self.orders.items():
-            found[table] = {metric: found[table][metric] for metric in (*order, *found[table])}
-        return found
+            tables[table] = {metric: tables[table][metric] for metric in (*order, *tables[table])}
+        return tables
 
     @property
     def fields(self) -> set[str]:

@@ -24,14 +24,14 @@ def laws_known(document: Document) -> list[type[Law]]:
 
 def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[type[Law]]:
     """Return the latency models of which a document has a part that satisfies a condition."""
-    fields, found = vars(document), []
+    fields, laws = vars(document), []
     for law in QUEUE_MODELS_OF:
         for name in law.parts:
             part = fields.get(name)
             if part is not None and law.applies_to(document) and counts(part):
-                found.append(law)
+                laws.append(law)
                 break
-    return found
+    return laws
 
 
 def _has_parameter(part: Document) -> bool:

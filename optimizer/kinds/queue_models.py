@@ -57,7 +57,6 @@ def way_to(
     Args:
         can: condition on a type of queue model.
         laws: types of the document's latency models.
-        document: type of the document.
 
     Returns:
         Advice to select a queue model that supports the latency models, or else another latency model of the

@@ -335,7 +335,7 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
             mine = targets.take(np.array([i]))
             yield unattainable(mine, joint.least[:, i], " or use faster token times", " at batch 1")
             continue
-        each = {name: None if np.isnan(found[i]) else float(found[i]) for name, found in alone.items()}
+        each = {name: None if np.isnan(sizings[i]) else float(sizings[i]) for name, sizings in alone.items()}
         if not wanted[i].e2e_ms:
             each["rate_e2e_rps"] = None
         yield ReplicaSizing(max_rate_rps=float(rates[i]), at_max_rate=at_max_rate, **each)
@@ -360,36 +360,35 @@ def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
 
 
 def _performances(queues: QueueModel, rates_rps: FloatArray) -> list[ReplicaPerformance]:
-    found = queues.analyze(rates_rps)
-    percentiles = {f"{metric}_percentiles": percentiles_of(found, metric) for metric in LATENCIES}
+    performance = queues.analyze(rates_rps)
+    percentiles = {f"{metric}_percentiles": percentiles_of(performance, metric) for metric in LATENCIES}
     stable_rate_rps = queues.stable_rate_rps.tolist()
-    return answers(ReplicaPerformance, found, stable_rate_rps=stable_rate_rps, **percentiles)
+    return answers(ReplicaPerformance, performance, stable_rate_rps=stable_rate_rps, **percentiles)
 
 
-def percentiles_of(found: Performance, metric: LatencyName) -> Sequence[Percentiles | None]:
+def percentiles_of(performance: Performance, metric: LatencyName) -> Sequence[Percentiles | None]:
     """Return the percentiles of a latency for each row, or None for each if the model computes means only.
 
     Args:
-        found: the performance of R rows.
-        metric: the latency.
+        performance: the performance of R rows.
     """
-    if not found.knows_percentiles:
-        return [None] * len(found.offered_rps)
+    if not performance.knows_percentiles:
+        return [None] * len(performance.offered_rps)
     columns = {
-        name: found.figure(TargetMeasure(metric, float(name[1:-3]))).tolist()
+        name: performance.figure(TargetMeasure(metric, float(name[1:-3]))).tolist()
         for name in Percentiles.model_fields
     }
-    return answers(Percentiles, found, **columns)
+    return answers(Percentiles, performance, **columns)
 
 
 def _by_model(
     replicas: Sequence[Replica], answer: Callable[[QueueModel, IntArray], Iterable[_Result]]
 ) -> list[_Result]:
     """Apply `answer` to all replicas with equal types of models at once; return a result for each replica."""
-    found: dict[int, _Result] = {}
+    results: dict[int, _Result] = {}
     for rows, queues in queues_of(replicas):
-        found |= zip(rows.tolist(), answer(queues, rows), strict=True)
-    return [found[row] for row in range(len(replicas))]
+        results |= zip(rows.tolist(), answer(queues, rows), strict=True)
+    return [results[row] for row in range(len(replicas))]
 
 
 def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueModel]]:

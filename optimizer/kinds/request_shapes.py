@@ -122,8 +122,8 @@ def shape_rows(shape: Any, weight: float) -> list[ShapeRow]:
     missed = ShapeRow(
         weight * (1 - hits), prompt, 0.0, 0.0, answer[0], shape.in_tokens_cv * own / prompt, answer[1], number
     )
-    found = ShapeRow(weight * hits, own, prefix, stored, answer[0], shape.in_tokens_cv, answer[1], number)
-    return [row for row in (missed, found) if row.weight > 0]
+    shape_row = ShapeRow(weight * hits, own, prefix, stored, answer[0], shape.in_tokens_cv, answer[1], number)
+    return [row for row in (missed, shape_row) if row.weight > 0]
 
 
 def heads_tokens(shapes: Sequence[Any]) -> float:

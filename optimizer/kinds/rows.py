@@ -86,33 +86,33 @@ class OverloadedReplica(Document):
     """Reason why there is no steady state."""
 
 
-def answers(answer_type: type[_Answer], found: Performance, **own: Sequence[object]) -> list[_Answer]:
+def answers(answer_type: type[_Answer], performance: Performance, **own: Sequence[object]) -> list[_Answer]:
     """Return a document for each of R rows, whose fields are filled with metrics of the row by name.
 
     Args:
         answer_type: type of the documents; its fields have names of metrics, such as `p95_ttft_ms`.
-        found: the performance of R rows.
+        performance: the performance of R rows.
         own: R values each of further fields, which can also replace metrics.
     """
     columns: dict[str, Sequence[object]] = {
         name: values.tolist()
         for name in answer_type.model_fields
-        if name not in own and (values := _column(found, name)) is not None
+        if name not in own and (values := _column(performance, name)) is not None
     }
     columns |= own
     rows = zip(*columns.values(), strict=True)
     return [answer_type.model_validate(dict(zip(columns, row, strict=True))) for row in rows]
 
 
-def _column(found: Performance, name: str) -> FloatArray | None:
+def _column(performance: Performance, name: str) -> FloatArray | None:
     """Return the metric that belongs to a field of an answer, shape (R,); None if there is none."""
     percentile = _PERCENTILE.fullmatch(name)
     if percentile is None:
         name = _METRICS.get(name, name)
-        return found.own.get(name, getattr(found, name, None))
+        return performance.own.get(name, getattr(performance, name, None))
     whole, part, latency = percentile.groups()
     metric: Any = latency or "e2e"
-    return found.figure(TargetMeasure(metric, float(f"{whole}.{part}")))
+    return performance.figure(TargetMeasure(metric, float(f"{whole}.{part}")))
 
 
 def unattainable(targets: Targets, least: FloatArray, advice: str, at: str = "") -> AnalysisError:
@@ -149,11 +149,11 @@ def simulated_answer(
         owner: text in front of the reason of an overload.
         own: values of further fields.
     """
-    found = summarise(runs)
-    if found.overload is not None:
-        return OverloadedReplica(overload=f"{owner}{found.overload}")
+    summary = summarise(runs)
+    if summary.overload is not None:
+        return OverloadedReplica(overload=f"{owner}{summary.overload}")
     metrics: Any = answer_type.model_fields["half_width"].annotation
-    estimates = {name: _estimate(found, name) for name in metrics.model_fields}
+    estimates = {name: _estimate(summary, name) for name in metrics.model_fields}
     values = {name: estimate.value for name, estimate in estimates.items()}
     widths = {name: estimate.half_width for name, estimate in estimates.items()}
     extent = {
@@ -162,11 +162,11 @@ def simulated_answer(
     return answer_type.model_validate({**values, "half_width": widths, **extent, **own})
 
 
-def _estimate(found: Summary, name: str) -> IntervalEstimate:
+def _estimate(summary: Summary, name: str) -> IntervalEstimate:
     """Return the simulated metric that belongs to a field of an answer."""
     percentile = _PERCENTILE.fullmatch(name)
     metric = (percentile[3] or "e2e") if percentile else name.removesuffix("_ms").replace("mean", "e2e")
-    estimate: Distribution | IntervalEstimate = getattr(found, _METRICS.get(metric, metric))
+    estimate: Distribution | IntervalEstimate = getattr(summary, _METRICS.get(metric, metric))
     if isinstance(estimate, IntervalEstimate):
         return estimate
     return estimate.percentiles[int(percentile[1])] if percentile else estimate.mean

@@ -71,7 +71,6 @@ def simulate_replica(
     """Simulate one replica; without `max_queue`, its queue is unlimited.
 
     Args:
-        replica: the replica.
         rate_rps: arrival rate [requests/s].
         effort: length and seed of the simulation.
 

@@ -64,7 +64,6 @@ class HighsSession(Session):
         """Create a session for a model.
 
         Args:
-            model: the model.
             lean: whether HiGHS should focus on proving the bound instead of finding solutions.
         """
         super().__init__(model)
@@ -137,8 +136,8 @@ class HighsSession(Session):
 
 
 def _feasible_point(highs: highspy.Highs) -> FloatArray | None:
-    found = highs.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    return np.array(highs.getSolution().col_value) if found else None
+    feasible_point = highs.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return np.array(highs.getSolution().col_value) if feasible_point else None
 
 
 def _differ(value: float, reported: float) -> bool:

@@ -64,7 +64,7 @@ class MilpModel:
             entries: row, index of the new variable (0 to k - 1) and coefficient of each entry, shapes (e,).
         """
         row, variable, coefficient = entries
-        found = MilpModel.of_entries(
+        widened = MilpModel.of_entries(
             np.concatenate([self.upper, upper]),
             np.concatenate([self.integer, np.zeros(len(upper), np.bool_)]),
             (self.row_lower, self.row_upper),
@@ -74,7 +74,7 @@ class MilpModel:
                 np.concatenate([self.row_value, coefficient]),
             ),
         )
-        return replace(found, lower=np.concatenate([self.lower, np.zeros(len(upper))]))
+        return replace(widened, lower=np.concatenate([self.lower, np.zeros(len(upper))]))
 
     @property
     def _entry_rows(self) -> IntArray:

@@ -125,7 +125,6 @@ def write_file(model: MilpModel, objective: FloatArray, names: list[str], path: 
     """Write a model to an LP or MPS file, depending on the suffix.
 
     Args:
-        model: the model.
         objective: coefficients of the objective to minimise.
         names: names of the variables.
         path: FILE.lp or FILE.mps.

@@ -33,7 +33,6 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     Args:
         candidates: candidates of the system.
         problem: the planning problem.
-        solution: its solution.
     """
     names, system, replicas = candidates.arrays.server_names, candidates.system, solution.replicas
     joint = JointService.of(candidates, problem, solution)
@@ -52,8 +51,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     placed = replace(placed, pools={**pools, **dict.fromkeys(without_pools, ())})
     unserved = [*_unserved(candidates, problem, replicas, placed, joint)]
     held = dict(zip(names, reserves_held(problem, replicas)[1].tolist(), strict=False))
-    found = sections(placed, joint, placed.members, unserved, held, candidates)
-    return Plan(**_proof_of(solution), **found)
+    fields = sections(placed, joint, placed.members, unserved, held, candidates)
+    return Plan(**_proof_of(solution), **fields)
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:

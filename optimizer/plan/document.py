@@ -359,13 +359,13 @@ class Plan(Printed, Warned):
         Raises:
             IncompletePlanError: a requirement is not met; the message names the servers.
         """
-        short, found = [item.server for item in self.unserved], []
+        short, shortages = [item.server for item in self.unserved], []
         if service and short:
-            found.append(f"{len(short)} of the servers cannot be served in full: {some_names(short)}")
+            shortages.append(f"{len(short)} of the servers cannot be served in full: {some_names(short)}")
         if reserves and self.lacks_reserve:
-            found.append(self.reserve_text)
-        if found:
-            raise IncompletePlanError("; ".join(found))
+            shortages.append(self.reserve_text)
+        if shortages:
+            raise IncompletePlanError("; ".join(shortages))
 
     def applied_to(self, system: System) -> System:
         """Return the system with the plan as its current allocations.
@@ -394,19 +394,19 @@ class Plan(Printed, Warned):
     @property
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:
         """Pools of each planned server as current pools; pools on own cards also with their metrics."""
-        found: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
+        current_pools: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
         for name in self.allocations:
             pools = self.serving_pools_of(name)
-            found[name] = [(_current_pool(pool, pool.accelerator, "own"), pool) for pool in pools]
+            current_pools[name] = [(_current_pool(pool, pool.accelerator, "own"), pool) for pool in pools]
         for use in self.shared_cards:
             for item in use.servers:
                 pool = _current_pool(item, use.accelerator, "shared")
-                found.setdefault(item.server, []).append((pool, None))
+                current_pools.setdefault(item.server, []).append((pool, None))
         for rented in self.rented:
             cost = rented.cost_cents_per_h
             pool = CurrentPool.model_construct(num_replicas=1, cost_cents_per_h=cost, mode="external")
-            found.setdefault(rented.server, []).append((pool, None))
-        return found
+            current_pools.setdefault(rented.server, []).append((pool, None))
+        return current_pools
 
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the allocations in llm-inferno's format.
@@ -435,16 +435,16 @@ class Plan(Printed, Warned):
         A fully unserved shared queue has the reason of its member of highest priority. Both servers of an
         unserved route have the reason of the large one.
         """
-        found = {item.server: item for item in self.unserved if item.server not in self.allocations}
+        result = {item.server: item for item in self.unserved if item.server not in self.allocations}
         for name, use in self.shared_queues.items():
-            mine = [found.pop(server) for server in (*use.unserved, *use.members) if server in found]
+            mine = [result.pop(server) for server in (*use.unserved, *use.members) if server in result]
             if mine and not self.allocations.get(name):
                 first = min(mine, key=lambda item: (item.priority, item.server))
-                found[name] = first.model_copy(update={"server": name})
+                result[name] = first.model_copy(update={"server": name})
         for route in self.routes.values():
-            if route.large in found:
-                found[route.small] = found[route.large].model_copy(update={"server": route.small})
-        return found
+            if route.large in result:
+                result[route.small] = result[route.large].model_copy(update={"server": route.small})
+        return result
 
     @property
     def groups(self) -> frozenset[str]:

@@ -32,8 +32,6 @@ def shape_fields(
     """Return the fields of a pool that only loads with request shapes or shared prefixes have.
 
     Args:
-        arrays: the system as arrays.
-        system: the system.
         pair: the pool as one pair.
         shaped: one of its replicas.
     """

@@ -66,7 +66,6 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     remaining capacity is allocated by a procedure without multipliers.
 
     Args:
-        plan: the plan.
         candidates: candidates of its system.
         deadline: time at which the computation stops.
 

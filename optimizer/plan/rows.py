@@ -35,8 +35,6 @@ def figures_at_load(
     """Return the metrics of pools by field name, and the performance of the replicas that have load.
 
     Args:
-        arrays: the system as arrays.
-        system: the system.
         pairs: R pools as pairs.
         rate_rps: load of one replica of each pool [requests/s], shape (R,).
     """
@@ -48,24 +46,24 @@ def figures_at_load(
 
 
 def pool_figures(
-    arrays: SystemArrays, system: System, pairs: Pairs, found: ReplicaMetrics
+    arrays: SystemArrays, system: System, pairs: Pairs, replica_metrics: ReplicaMetrics
 ) -> Iterator[dict[str, Any]]:
     """Yield the metrics of pools with load: means, fields of their kinds, and targets other than means.
 
     Args:
-        arrays: the system as arrays.
-        system: the system.
         pairs: R pools as pairs.
-        found: performance of one replica of each pair.
+        replica_metrics: performance of one replica of each pair.
     """
     targets = arrays.servers.targets.take(pairs.server)
     for i, s in enumerate(pairs.server.tolist()):
-        means = {name: float(getattr(found.performance, name)[i]) for name in MEANS_OF_POOLS}
-        own = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
-        shown = target_figures(targets.measures, found.targets[:, i], targets.limits[:, i])
+        means = {name: float(getattr(replica_metrics.performance, name)[i]) for name in MEANS_OF_POOLS}
+        own = {
+            name: float(values[i]) for name, values in replica_metrics.own.items() if not np.isnan(values[i])
+        }
+        shown = target_figures(targets.measures, replica_metrics.targets[:, i], targets.limits[:, i])
         members = arrays.servers.is_queue[s]  # members have the targets
         settings = own_fields(arrays, system, pairs, i)
-        shaped = found.shaped.get(i)
+        shaped = replica_metrics.shaped.get(i)
         of_shapes = {} if shaped is None else shape_fields(arrays, system, pairs.take(np.array([i])), shaped)
         yield {**means, **settings, **own, **of_shapes, "targets": () if members else shown}
 
@@ -76,34 +74,33 @@ IDLE = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0, "targets": ()}
 
 def _idle_figures(arrays: SystemArrays, system: System, pairs: Pairs) -> list[dict[str, Any]]:
     """Return the metrics of pools without load: means without queueing, and the fields of their kinds."""
-    found: list[dict[str, Any]] = [{} for _ in pairs.server]
+    idle_figures: list[dict[str, Any]] = [{} for _ in pairs.server]
     for rows, some in parts(arrays, pairs):
         times, _ = law_of(arrays, some).idle_times(some.max_batch)
         ttft_ms = times.first_token_ms + arrays.servers.delay_ms[some.server, some.accelerator]
         for k, i in enumerate(rows.tolist()):
             means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k])}
-            found[i] = {**IDLE, **means, **own_fields(arrays, system, some, k)}
-    return found
+            idle_figures[i] = {**IDLE, **means, **own_fields(arrays, system, some, k)}
+    return idle_figures
 
 
 def origin_of(system: System, server: str, accelerator: str, in_flight: float) -> dict[str, Any]:
     """Return the fields of a pool that state the source of its token times.
 
     Args:
-        system: the system.
         server: name of the server.
         accelerator: name of the accelerator.
         in_flight: mean number of requests in flight per replica.
     """
     owner = system.servers[server]
     profile = system.profiles[owner.model, accelerator]
-    end, found, load = system.options.estimates, profile.provenance, owner.current.load
+    end, provenance, load = system.options.estimates, profile.provenance, owner.current.load
     return {
         "estimated": end if profile.is_estimated else None,
-        "provenance": None if found is None else found.of_pair(owner.model, accelerator),
+        "provenance": None if provenance is None else provenance.of_pair(owner.model, accelerator),
         "outside": ()
-        if found is None
-        else tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
+        if provenance is None
+        else tuple(provenance.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
     }
 
 

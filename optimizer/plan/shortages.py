@@ -61,8 +61,6 @@ class Shortages:
         """Return a member of a queue that is not fully served, with the reason.
 
         Args:
-            queue: the queue.
-            member: the member.
             together: the members that are served.
             fraction: served fraction of the member.
         """
@@ -149,10 +147,10 @@ class Shortages:
             uses = price.use_of(units.replicas) * units.count[:, None]
             added += [price.added_cost(used, use) for use in uses]
         items = zip(units.items, added.tolist(), strict=True)
-        found = [
+        priced = [
             one._replace(cost=one.cost + more / one.replicas) if one.replicas else one for one, more in items
         ]
-        return PlacedUnits(units.system, found)
+        return PlacedUnits(units.system, priced)
 
     @cached_property
     def _kept(self) -> PlacedUnits:
@@ -182,7 +180,6 @@ def rows_of_member(
     """Return the candidates of a queue that serve a member together with others, and the reason otherwise.
 
     Args:
-        table: the candidates.
         s: index of the queue.
         place: position of each member in the queue.
         member: a member that is not served.

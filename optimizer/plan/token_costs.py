@@ -17,7 +17,7 @@ def cost_per_million(
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
     """Return the cost per million tokens at list prices [cents] of each server with load, by name."""
-    placed, found = rows_of(plan), dict[str, float]()
+    placed, result = rows_of(plan), dict[str, float]()
     in_nodes = node_shares_cents_per_h(plan.nodes)
     for name in sorted(plan.allocations):
         rows, load = placed.get(name, ()), system.servers[name].current.load
@@ -25,5 +25,5 @@ def token_costs(plan: Plan, system: System) -> dict[str, float]:
         cost += sum(share for (server, _), share in in_nodes.items() if server == name)
         each = cost_per_million(cost, carried, load.in_tokens, load.out_tokens)
         if each is not None:
-            found[name] = each
-    return found
+            result[name] = each
+    return result

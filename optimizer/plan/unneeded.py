@@ -14,13 +14,13 @@ def unneeded_replicas(pools: Sequence[Pool], load_rpm: float, least: int) -> dic
     """
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
     spare = sum(pool.max_arrival_rate_rpm for pool in pools) - load_rpm * (1 - ROUNDING)
-    beyond, found = sum(pool.num_replicas for pool in pools) - max(least, 1), dict[str, int]()
+    beyond, result = sum(pool.num_replicas for pool in pools) - max(least, 1), dict[str, int]()
     for pool in dearest_first(pools):
         count = max(min(int(spare / each[pool.accelerator]), beyond, pool.num_replicas), 0)
         spare -= count * each[pool.accelerator]
         beyond -= count
-        found[pool.accelerator] = count
-    return found
+        result[pool.accelerator] = count
+    return result
 
 
 def dearest_first(pools: Sequence[Pool]) -> list[Pool]:

@@ -36,7 +36,6 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     replicas count as used.
 
     Args:
-        plan: the plan.
         system: the planned system, with the same options.
         candidates: candidates of the system, if available; otherwise unserved servers are sized again to
             verify their reasons.

@@ -47,13 +47,13 @@ def matrices_of(config: Config, part: str, place: str, more: Mapping[str, int]) 
         place: name in checkpoints of the module that contains the matrices.
         more: sizes that the config does not state, by name.
     """
-    found: list[Matrix] = []
+    matrices: list[Matrix] = []
     for line in parts_table()[part]["weights"]:
         name, *factors = line.split()
         parameters = prod(_factor(config, factor, more) for factor in factors)
         if parameters:
-            found.append(Matrix(f"{place}.{name}" if place else name, parameters, "dense"))
-    return found
+            matrices.append(Matrix(f"{place}.{name}" if place else name, parameters, "dense"))
+    return matrices
 
 
 def _factor(config: Config, name: str, more: Mapping[str, int]) -> int:

@@ -106,19 +106,19 @@ def _spelling(name: str) -> str:
 
 def _by_spelling(entries: Mapping[str, _Entry]) -> dict[str, str]:
     """Return the name of an entry by every accepted spelling."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name, entry in entries.items():
         for spelling in {_spelling(text) for text in (name, *entry.aliases)}:
-            if found.setdefault(spelling, name) != name:
+            if result.setdefault(spelling, name) != name:
                 raise SpecError(
-                    f"catalogue: {name!r} and {found[spelling]!r} share the spelling {spelling!r}"
+                    f"catalogue: {name!r} and {result[spelling]!r} share the spelling {spelling!r}"
                 )
     for name, entry in entries.items():
         repository = getattr(entry, "repository", "")
         for text in (repository, repository.rpartition("/")[2]):
-            found.setdefault(_spelling(text), name)
-    found.pop("", None)
-    return found
+            result.setdefault(_spelling(text), name)
+    result.pop("", None)
+    return result
 
 
 def _found(asked: str, entries: Mapping[str, _Entry], what: str) -> _Entry:

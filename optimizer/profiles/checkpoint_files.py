@@ -23,11 +23,11 @@ def side_files(folder: Path) -> dict[str, Mapping[str, Any]]:
     Raises:
         SpecError: a file cannot be read.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    result: dict[str, Mapping[str, Any]] = {}
     for name in FORMAT_FILES:
         if (folder / name).is_file():
-            found[name] = json_object(folder / name)
-    return found
+            result[name] = json_object(folder / name)
+    return result
 
 
 def stored_bytes(folder: Path) -> float | None:

@@ -47,12 +47,12 @@ class Config:
             SpecError: two names of the fact have different values.
         """
         names, different = _names(fact)
-        found = [name for name in names if name in self.values]
-        self.used.update(found)
-        for other in () if different else found[1:]:
-            if self.values[other] != self.values[found[0]]:
-                raise self.error(found[0], f"contradicts {other} = {str(self.values[other])[:60]}")
-        return str(found[0] if found else names[0])
+        kind_keys = [name for name in names if name in self.values]
+        self.used.update(kind_keys)
+        for other in () if different else kind_keys[1:]:
+            if self.values[other] != self.values[kind_keys[0]]:
+                raise self.error(kind_keys[0], f"contradicts {other} = {str(self.values[other])[:60]}")
+        return str(kind_keys[0] if kind_keys else names[0])
 
     def get(self, fact: str, default: Any = REQUIRED) -> Any:
         """Return the value of a fact.
@@ -167,8 +167,6 @@ def repeats(key: str, value: object, *, once: bool = False) -> bool:
     """Return whether a key runs layers several times, which multiplies the cache.
 
     Args:
-        key: the key.
-        value: its value.
         once: return whether it is such a key, but its value says that layers run once.
     """
     is_once = value is False or (isinstance(value, int) and value is not True and value <= 1)
@@ -186,15 +184,15 @@ def flattened(raw: Mapping[str, Any], source: str, nested: Collection[str]) -> d
     Raises:
         SpecError: the value of a key in `nested` is not an object.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in raw.items():
         if value is None or key not in nested:
-            found[key] = value
+            result[key] = value
         elif isinstance(value, Mapping):
-            found |= {f"{key}.{name}": item for name, item in value.items()}
+            result |= {f"{key}.{name}": item for name, item in value.items()}
         else:
             raise SpecError(f"{source}: {key} = {str(value)[:60]}: must be an object")
-    return found
+    return result
 
 
 def is_harmless(key: str) -> bool:

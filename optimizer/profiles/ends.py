@@ -21,11 +21,12 @@ class EstimateAtEnd:
     """Maximum batch: full-length requests that fit in the cache, at most the deployment's `max_requests`."""
 
 
-def at_end(found: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | None = None) -> EstimateAtEnd:
+def at_end(
+    estimate: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | None = None
+) -> EstimateAtEnd:
     """Return an estimate at one end of its intervals; slow token times are combined with little memory.
 
     Args:
-        found: the estimate.
         end: ``upper`` (slow times, little memory), ``middle``, or ``lower`` (fast times, much memory).
         kv_capacity_tokens: known KV cache capacity [tokens]; None selects the estimate.
     """
@@ -35,16 +36,16 @@ def at_end(found: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | N
     def time_ms(time: Estimated) -> float:
         return float(getattr(time, times[end]))
 
-    length = found.deployment.request_tokens
+    length = estimate.deployment.request_tokens
     tokens = kv_capacity_tokens
     if tokens is None:
-        tokens = int(max(getattr(found.kv_tokens, memory[end]), length))
+        tokens = int(max(getattr(estimate.kv_tokens, memory[end]), length))
     law = PerfParms(
-        base_ms=time_ms(found.alpha_alone_ms),
-        compute_per_token_ms=time_ms(found.beta_ms),
-        kv_read_per_token_ms=time_ms(found.gamma_ms),
-        expert_read_ms=time_ms(found.expert_read_ms),
-        expert_share=found.expert_share,
+        base_ms=time_ms(estimate.alpha_alone_ms),
+        compute_per_token_ms=time_ms(estimate.beta_ms),
+        kv_read_per_token_ms=time_ms(estimate.gamma_ms),
+        expert_read_ms=time_ms(estimate.expert_read_ms),
+        expert_share=estimate.expert_share,
     )
     in_memory = max(int(tokens // length), 1)
-    return EstimateAtEnd(law, tokens, min(in_memory, found.memory.max_requests))
+    return EstimateAtEnd(law, tokens, min(in_memory, estimate.memory.max_requests))

@@ -112,13 +112,13 @@ def read_engine(text: str | None = None) -> ServingEngine:
     Raises:
         SpecError: the engine is unknown, or the text has another form.
     """
-    found = _WRITTEN.fullmatch((text or DEFAULT).strip())
-    if found is None:
+    match = _WRITTEN.fullmatch((text or DEFAULT).strip())
+    if match is None:
         raise SpecError(f"engine: {text!r}: must be a name and a version, such as vllm:0.11 or sglang:0.5")
     names = {name: known for known, entry in _table().items() for name in (known, *entry["names"])}
-    name = names[known_name(found[1].lower(), names, "engine")]
-    version = _numbers(found[2] or _table()[name]["version"])
-    return ServingEngine(name, version, bool(found[3]), stated=text is not None)
+    name = names[known_name(match[1].lower(), names, "engine")]
+    version = _numbers(match[2] or _table()[name]["version"])
+    return ServingEngine(name, version, bool(match[3]), stated=text is not None)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

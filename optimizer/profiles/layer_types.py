@@ -13,8 +13,8 @@ from optimizer.profiles.config_keys import REQUIRED, Config, parts_table
 def layer_count(config: Config) -> int:
     """Return the number of layers: as stated, else the length of a list with one entry per layer."""
     keys = ("block_configs", "layer_types", "layers_block_type", "hybrid_override_pattern")
-    found = [config.values[key] for key in keys if key in config.values]
-    length = len(found[0]) if found and isinstance(found[0], list | str) and found[0] else REQUIRED
+    counts = [config.values[key] for key in keys if key in config.values]
+    length = len(counts[0]) if counts and isinstance(counts[0], list | str) and counts[0] else REQUIRED
     count: int = config.whole("layers", length)
     if count > 10_000:
         raise config.error(config.key("layers"), "must be at most 10,000")
@@ -28,16 +28,18 @@ def layer_type(config: Config) -> str:
         SpecError: an entry is unknown, a list has the wrong length, or two keys disagree.
     """
     tables = parts_table()
-    found = {key: config.meaning(key) for key in tables["lists"] if key in config.values}
-    found |= {key: _RULES[rule](config, key) for key, rule in tables["rules"].items() if key in config.values}
-    types = list(found.items()) or [("", _by_default(config))]
+    known_type = {key: config.meaning(key) for key in tables["lists"] if key in config.values}
+    known_type |= {
+        key: _RULES[rule](config, key) for key, rule in tables["rules"].items() if key in config.values
+    }
+    types = list(known_type.items()) or [("", _by_default(config))]
     for name, other in types[1:]:
         if other != types[0][1]:
             raise config.error(types[0][0], f"contradicts {name} = {str(config.values[name])[:60]}")
     family, type_ = config.family, types[0][1]
     if ("state" in type_ and not family.state) or (type_ in {"moe", "mlp"} and not family.one_part):
         raise config.error(types[0][0], "layers of this type are not known for this model type")
-    if {"layer_types", "layers_block_type", "hybrid_layer_pattern"} & found.keys():
+    if {"layer_types", "layers_block_type", "hybrid_layer_pattern"} & known_type.keys():
         config.key("window")  # layers are listed, so an additional window key needs no other rule
         if type_ == "window" and not config.flag("use_sliding_window", default=True):
             raise config.error("use_sliding_window", f"contradicts {types[0][0]}, which lists windows")

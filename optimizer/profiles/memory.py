@@ -88,21 +88,21 @@ class Memory:
         if deployment.workspace_gb is not None:
             return {"weights": self.weight_bytes, "workspace": deployment.workspace_gb * GB}
         weights = self.weight_bytes + self._padding_bytes
-        found = {"weights": weights, "sampler": 0.0, "activations": 0.0, "graphs": 0.0}
-        found["runtime"] = (serving.rule("runtimeGiB")[deployment.tp > 1] + self._reserve_gib[1]) * GIB
+        parts = {"weights": weights, "sampler": 0.0, "activations": 0.0, "graphs": 0.0}
+        parts["runtime"] = (serving.rule("runtimeGiB")[deployment.tp > 1] + self._reserve_gib[1]) * GIB
         if serving.rule("outside"):
-            return found
+            return parts
         model, tokens = self.iterations.model, deployment.max_num_tokens
         rows = min(self.max_requests, tokens)
-        found["sampler"] = rows * model.vocab * serving.sampler_bytes[1]
+        parts["sampler"] = rows * model.vocab * serving.sampler_bytes[1]
         width = max(map(_width, model.layers), default=0)
         layer = max(2 * model.hidden + 2 * width / deployment.tp, 4 * model.hidden)
         output = tokens * model.hidden * ACTIVATION_BYTES
-        found["activations"] = max(tokens * layer * ACTIVATION_BYTES - found["sampler"], output)
+        parts["activations"] = max(tokens * layer * ACTIVATION_BYTES - parts["sampler"], output)
         if not deployment.eager:
             graphs = model.count * serving.graphs(self.max_requests)
-            found["graphs"] = graphs * serving.rule("graphMiB") * MIB
-        return found
+            parts["graphs"] = graphs * serving.rule("graphMiB") * MIB
+        return parts
 
     @cached_property
     def _reserve_gib(self) -> tuple[float, float, float]:

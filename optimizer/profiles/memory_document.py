@@ -162,13 +162,13 @@ class MemoryAnswer(Document):
 
 
 def memory_answer(
-    whole: CacheCapacity, found: Iterable[CacheCapacity], prefix_hit_rate: float
+    whole: CacheCapacity, cache_capacities: Iterable[CacheCapacity], prefix_hit_rate: float
 ) -> MemoryAnswer:
     """Build the document on the memory of a model and its requests.
 
     Args:
         whole: capacity of the model on one device, without parallelism.
-        found: capacity of the model on each accelerator.
+        cache_capacities: capacity of the model on each accelerator.
         prefix_hit_rate: share of requests whose prefix is already cached.
     """
     memory, iterations = whole.memory, whole.memory.iterations
@@ -200,7 +200,7 @@ def memory_answer(
         shared_tokens=whole.shared_tokens,
         sharing_gain=whole.sharing_gain,
         prefill_tokens=deployment.in_tokens - prefix_hit_rate * whole.shared_tokens,
-        devices=tuple(map(_on_device, found)),
+        devices=tuple(map(_on_device, cache_capacities)),
     )
 
 

@@ -71,7 +71,7 @@ def read_model_config(
     raw = json_object(file)
     whole = file.name == "config.json"
     name = file.resolve().parent.name if whole else file.stem
-    found = model_of_config(
+    model = model_of_config(
         raw,
         name,
         str(file),
@@ -79,7 +79,7 @@ def read_model_config(
         ignored=ignored,
         sizes_known=sizes_known,
     )
-    return replace(found, stored_bytes=stored_bytes(file.parent) if whole else None)
+    return replace(model, stored_bytes=stored_bytes(file.parent) if whole else None)
 
 
 def model_of_config(
@@ -283,20 +283,20 @@ def _own_keys(config: Config) -> Mapping[int, Mapping[str, Any]]:
         SpecError: the values are not objects, or belong to layers that do not exist.
     """
     key = "block_configs" if "block_configs" in config.values else "per_layer_config"
-    found = config.get(key, {})
+    own_keys = config.get(key, {})
     if key == "block_configs":
-        if not isinstance(found, list) or len(found) != config.layers:
+        if not isinstance(own_keys, list) or len(own_keys) != config.layers:
             raise config.error(key, f"must list {config.layers} blocks")
-        found = dict(enumerate(found))
+        own_keys = dict(enumerate(own_keys))
     numbers = {str(number) for number in range(config.layers)}
-    if not isinstance(found, Mapping) or {str(name).lstrip("0") or "0" for name in found} - numbers:
+    if not isinstance(own_keys, Mapping) or {str(name).lstrip("0") or "0" for name in own_keys} - numbers:
         raise config.error(key, f"must be an object with a key for some of the {config.layers} layers")
-    if not all(isinstance(value, Mapping) for value in found.values()):
+    if not all(isinstance(value, Mapping) for value in own_keys.values()):
         raise config.error(key, "the keys of each layer must be an object")
     place = f"{config.source}: {key}"
     return {
         int(name): without_null(flattened(value, place, ("attention", "ffn")))
-        for name, value in found.items()
+        for name, value in own_keys.items()
     }
 
 

@@ -93,8 +93,8 @@ class PointEstimate(NamedTuple):
         if self.estimated is None:
             return values | {"error": self.error}
         what, digits = ("kvTokens", 0) if self.kind == "kv" else ("ms", 6)
-        found = {what: self.estimated.value, "low": self.estimated.low, "high": self.estimated.high}
-        values |= {key: round(value, digits) if digits else int(value) for key, value in found.items()}
+        document = {what: self.estimated.value, "low": self.estimated.low, "high": self.estimated.high}
+        values |= {key: round(value, digits) if digits else int(value) for key, value in document.items()}
         values |= {"note": self.note} if self.note else {}
         return values if self.measured is None else values | {"measured": self.measured}
 

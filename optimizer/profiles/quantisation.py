@@ -64,14 +64,14 @@ class _Scheme:
             form, size = self.form(place + matrix.module, matrix, tied=tied) or plain
             return replace(matrix, form=form, size=size)
 
-        found = [
+        applied = [
             replace(layer, matrices=tuple(stored(matrix, f"layers.{i}.") for matrix in layer.matrices))
             for i, layer in enumerate(layers)
         ]
         others = tuple(stored(matrix, "") for matrix in facts.others)
         for names in (*(names for names, _ in self.groups), self.ignored):
             names.check(self.place, len(layers))
-        return replace(facts, layers=grouped(found), others=others)
+        return replace(facts, layers=grouped(applied), others=others)
 
 
 def with_formats(
@@ -139,15 +139,15 @@ def _plain(config: Config) -> Form:
 def _places(config: Config, beside: Mapping[str, Mapping[str, Any]]) -> list[Config]:
     """Return the parts of a checkpoint that state formats, each as a config."""
     keys = ("quantization_config", "compression_config")
-    found = [config.inner(key) for key in keys if config.get(key, None) is not None]
+    places = [config.inner(key) for key in keys if config.get(key, None) is not None]
     for name, value in beside.items():
         inner = value.get("quantization", value)
         if not isinstance(inner, Mapping):
             raise SpecError(f"{name}: quantization: must be an object")
         place = f"{config.source.rpartition('/')[0]}/{name}".removeprefix("/")
         method = {"quant_method": yaml_table("quantisation.yaml")["files"][name]}
-        found.append(Config(method | without_null(inner), config.family, place))
-    return found
+        places.append(Config(method | without_null(inner), config.family, place))
+    return places
 
 
 def _scheme(values: Config, routed: Form | None) -> _Scheme:
@@ -184,10 +184,10 @@ def _scheme(values: Config, routed: Form | None) -> _Scheme:
 
 
 def _strings(values: Config, key: str, default: Sequence[str]) -> Sequence[str]:
-    found = values.get(key, default)
-    if not isinstance(found, list | tuple) or not all(isinstance(item, str) for item in found):
+    strings = values.get(key, default)
+    if not isinstance(strings, list | tuple) or not all(isinstance(item, str) for item in strings):
         raise values.error(key, "must be a list of names of modules")
-    return found
+    return strings
 
 
 def _form(name: str, size: int | None = None) -> Form | None:
@@ -236,10 +236,12 @@ def _quantised_layers(values: Config) -> list[tuple[Sequence[str], Form]]:
     raw = values.get("quantized_layers", {})
     if not isinstance(raw, Mapping):
         raise values.error("quantized_layers", "must be an object")
-    found: dict[str, list[str]] = {}
+    quantised_layers: dict[str, list[str]] = {}
     for name, entry in raw.items():
-        found.setdefault(str(entry.get("quant_algo")) if isinstance(entry, Mapping) else "", []).append(name)
-    return [(names, _algorithm(values, algorithm)) for algorithm, names in found.items()]
+        quantised_layers.setdefault(
+            str(entry.get("quant_algo")) if isinstance(entry, Mapping) else "", []
+        ).append(name)
+    return [(names, _algorithm(values, algorithm)) for algorithm, names in quantised_layers.items()]
 
 
 def _algorithm(values: Config, name: str) -> Form:

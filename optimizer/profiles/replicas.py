@@ -62,13 +62,13 @@ def estimate_replica(
     """
     facts, devices = find_slice(accelerator, tp)
     known = {name: given[name] for name in ("in_tokens", "out_tokens", "max_num_tokens") if name in given}
-    found = estimate_profile(model, facts, replace(deployment, tp=devices, **known))
-    chosen = at_end(found, end, given.get("kv_capacity_tokens"))
+    estimate = estimate_profile(model, facts, replace(deployment, tp=devices, **known))
+    chosen = at_end(estimate, end, given.get("kv_capacity_tokens"))
     estimated: dict[str, Any] = {
         "iteration": chosen.law,
-        "in_tokens": found.deployment.in_tokens,
-        "out_tokens": found.deployment.out_tokens,
+        "in_tokens": estimate.deployment.in_tokens,
+        "out_tokens": estimate.deployment.out_tokens,
         "max_batch": chosen.max_batch,
         "kv_capacity_tokens": chosen.kv_capacity_tokens,
     }
-    return EstimatedReplica(validated(Replica, {**estimated, **given}), found, end)
+    return EstimatedReplica(validated(Replica, {**estimated, **given}), estimate, end)

@@ -40,7 +40,6 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
     """Return the profile of a server's model on an accelerator, estimated for the requests of the server.
 
     Args:
-        system: the system.
         server: the server, with its request lengths.
         accelerator: name of the accelerator.
 
@@ -84,12 +83,12 @@ def _requested(
         model = _model(settings.config, settings.model or profile.name, settings.ignore_keys, stamp)
         facts = _accelerator(settings.accelerator, accelerator.type, accelerator.name)
         deployment = _deployment(settings, profile, accelerator, facts, lengths)
-        found = estimate_profile(model, facts, deployment)
+        estimate = estimate_profile(model, facts, deployment)
     except DoesNotFitError as error:
         return Requested(profile.model_copy(update={"iteration": None}), error)
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from None
-    return Requested(_filled(profile, found, end))
+    return Requested(_filled(profile, estimate, end))
 
 
 def _stamp(profile: ModelProfile) -> int:
@@ -140,17 +139,17 @@ def _deployment(
 ) -> Deployment:
     """Return the deployment of a profile; by default on all cards of the replica."""
     cards = accelerator.multiplicity * profile.acc_count
-    found = Deployment(
+    deployment = Deployment(
         tp=settings.tp or cards * facts.devices,
         max_num_tokens=profile.max_num_tokens,
         **{name: getattr(settings, name) for name in _SETTINGS},
     )
-    return replace(found, in_tokens=lengths[0], out_tokens=lengths[1]) if lengths else found
+    return replace(deployment, in_tokens=lengths[0], out_tokens=lengths[1]) if lengths else deployment
 
 
-def _filled(profile: ModelProfile, found: ProfileEstimate, end: EstimateEnd) -> ModelProfile:
+def _filled(profile: ModelProfile, estimate: ProfileEstimate, end: EstimateEnd) -> ModelProfile:
     """Return the profile with the estimate at one end of its intervals."""
-    chosen = at_end(found, end, profile.kv_capacity_tokens)
+    chosen = at_end(estimate, end, profile.kv_capacity_tokens)
     update: dict[str, object] = {"iteration": chosen.law, "kv_capacity_tokens": chosen.kv_capacity_tokens}
     if not profile.max_batch_size:
         update |= {"max_batch_size": chosen.max_batch, "at_tokens": 0}

@@ -51,8 +51,8 @@ def is_about(measure: str, metric: str) -> bool:
 
 def statistic_of(label: str) -> str:
     """Return the statistic that a measure's display name contains, such as mean or p95."""
-    found = re.match(r"p[0-9.]+(?= )", label)
-    return "mean" if found is None else found[0]
+    match = re.match(r"p[0-9.]+(?= )", label)
+    return "mean" if match is None else match[0]
 
 
 class TargetMeasure(NamedTuple):

@@ -71,7 +71,6 @@ class Performance:
         """Return the values of a target measure, shape (R,).
 
         Args:
-            measure: the measure.
             rows: mask of the rows whose values are needed, shape (R,); None for all.
 
         Raises:
@@ -88,7 +87,6 @@ class Performance:
         computing it.
 
         Args:
-            measure: the measure.
             limits: limits in the unit of the measure, shape (R,); the value of a row without one is any.
         """
         return self.figure(measure, np.isfinite(limits))
@@ -225,8 +223,8 @@ class _AnalysedReplica(TargetChecker):
 
     def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
         """Return a function that gives a measure's relative excess over a limit at the rate."""
-        found = self.replica.analyze(np.array([rate_rps]))
-        return lambda measure, limit: float(found.figure(measure)[0]) / limit - 1
+        performance = self.replica.analyze(np.array([rate_rps]))
+        return lambda measure, limit: float(performance.figure(measure)[0]) / limit - 1
 
     def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:  # noqa: ARG002  the model is not known
         """Return 0, because no rate is known up to which all targets are met."""

@@ -41,7 +41,6 @@ class ReplicaQueues(QueueModel):
 
         Args:
             law: latency model of the R rows; every service time must be positive.
-            limits: limits of the replicas.
             variability: not used, because arrivals are Poisson and only mean lengths matter.
         """
         assert isinstance(law, ServiceLaw)

@@ -163,11 +163,11 @@ def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatA
     going = np.arange(len(first))
     least, above = points[first - 1, going], values[first, :, going].T > 0
     low, high = _steps_of(least), _steps_of(points[first, going]) + 1
-    found = low.copy()
+    lows = low.copy()
     for count in count_up():
         rows = np.flatnonzero(high - low > 1)
         if len(rows) < len(low):
-            found[going] = low
+            lows[going] = low
             if not len(rows):
                 break
             going, functions = going[rows], functions.take(rows)
@@ -182,7 +182,7 @@ def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatA
         low, high = np.where(miss, low, step), np.where(miss, step, high)
         farthest, every = np.abs(x - at).argmax(axis=0), np.arange(len(at))
         x[farthest, every], y[farthest, :, every] = at, value.T
-    return np.asarray(np.maximum(_number_of(found), least))
+    return np.asarray(np.maximum(_number_of(lows), least))
 
 
 def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
@@ -216,11 +216,11 @@ def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
         x: P points for each row, shape (P, R).
         y: K values at each point, shape (P, K, R).
     """
-    found = np.broadcast_to(x[:, np.newaxis], y.shape)
+    zeros = np.broadcast_to(x[:, np.newaxis], y.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for width in range(1, len(x)):
-            found = (y[width:] * found[:-1] - y[:-width] * found[1:]) / (y[width:] - y[:-width])
-    return np.asarray(found[0])
+            zeros = (y[width:] * zeros[:-1] - y[:-width] * zeros[1:]) / (y[width:] - y[:-width])
+    return np.asarray(zeros[0])
 
 
 def _guess(low: IntArray, high: IntArray, zeros: FloatArray, otherwise: IntArray) -> IntArray:

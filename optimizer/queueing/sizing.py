@@ -111,8 +111,8 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
         for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:
-            found = some.analyze(share * max_rate_rps[rows])
-            meets[rows] &= wanted.met(found)
+            performance = some.analyze(share * max_rate_rps[rows])
+            meets[rows] &= wanted.met(performance)
     return meets
 
 
@@ -123,12 +123,14 @@ def _highest_interval(replicas: QueueModel, targets: Targets, stated_rps: FloatA
         stated = None if stated_rps is None else stated_rps[alone]
         sized = _highest_interval(replicas.take(alone), targets.take(alone), stated)
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
-    found, lowest, best = highest_intervals(replicas, targets, stated_rps)
-    least = np.zeros((len(targets.measures), len(found)))
-    for row in np.flatnonzero(np.isnan(found)):  # one by one: rows can have targets on different percentiles
+    highest_interval, lowest, best = highest_intervals(replicas, targets, stated_rps)
+    least = np.zeros((len(targets.measures), len(highest_interval)))
+    for row in np.flatnonzero(
+        np.isnan(highest_interval)
+    ):  # one by one: rows can have targets on different percentiles
         one = np.array([row])
         least[:, one] = targets.take(one).figures(replicas.take(one).analyze(best[one]))
-    return Sizing(found, least, lowest)
+    return Sizing(highest_interval, least, lowest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,8 @@ class _Alike:
             return np.stack([targets.judged(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
         own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
-        found = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
-        figures = targets.take(np.tile(chosen, len(rates))).judged(found)
+        performance = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
+        figures = targets.take(np.tile(chosen, len(rates))).judged(performance)
         return figures.reshape(-1, len(rates), len(own)).swapaxes(0, 1)[..., place]
 
 

@@ -62,8 +62,10 @@ class StaticQueues(QueueModel):
 
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates > 0 [requests/s], shape (R,)."""
-        found = np.array([self._row(row, rate / MS_PER_S) for row, rate in enumerate(rate_rps.tolist())])
-        wait, prefill, answer, in_service, served, lost, idle = found.T
+        performance = np.array(
+            [self._row(row, rate / MS_PER_S) for row, rate in enumerate(rate_rps.tolist())]
+        )
+        wait, prefill, answer, in_service, served, lost, idle = performance.T
         steps = np.maximum(self.law.out_tokens - 1, 0.0)
         throughput = rate_rps * served / (served + lost)
         service = prefill + answer
@@ -164,5 +166,5 @@ def _long_run(chain: FloatArray) -> FloatArray:
     equations[-1] = 1.0
     right = np.zeros(len(chain))
     right[-1] = 1.0
-    found = np.maximum(np.linalg.solve(equations, right), 0.0)
-    return np.asarray(found / found.sum())
+    longest = np.maximum(np.linalg.solve(equations, right), 0.0)
+    return np.asarray(longest / longest.sum())

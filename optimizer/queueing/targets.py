@@ -47,7 +47,6 @@ def meets_target(
     """Return a mask of values that are within their limits.
 
     Args:
-        value: values.
         limit: limits, in the same unit.
         tolerance: relative excess that is tolerated.
     """

@@ -24,7 +24,6 @@ def scaled_object(
     replicas in the plan has no fallback, because it would start replicas that no plan asks for.
 
     Args:
-        variant: the workload.
         namespace: namespace of the workload.
         trigger: source of the desired number of replicas.
         stabilised: whether the service stabilises the number; otherwise the HPA does so when scaling down.
@@ -93,8 +92,6 @@ def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authenticat
     """Return the KEDA trigger that reads the desired replicas from `/v1/targets` of the service.
 
     Args:
-        variant: the workload.
-        service_url: URL of the service.
         authentication: name of the TriggerAuthentication; empty if the service requires no key.
     """
     path = f"{quote(variant.server, safe='')}/{quote(variant.accelerator, safe='')}"
@@ -139,7 +136,6 @@ def horizontal_pod_autoscaler(
     not use every accelerator.
 
     Args:
-        variant: the workload.
         namespace: namespace of the workload.
         stabilised: whether the service stabilises the number; otherwise the HPA does so when scaling down.
     """

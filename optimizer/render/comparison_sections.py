@@ -54,16 +54,16 @@ LABEL_WIDTH = 18
 """Maximum length of a plan's label in headings [characters]; longer labels are shortened."""
 
 
-def comparison_sections(found: Comparison) -> list[Section]:
+def comparison_sections(comparison: Comparison) -> list[Section]:
     """Return all sections of a comparison of two plans: the outcome, then the tables with its causes."""
-    view = _View(found, _labels(found), money_of(found))
-    if found.same or not anything_runs(found):
-        return [outcome_section(found), *_reserves(view), _unserved(view)]
+    view = _View(comparison, _labels(comparison), money_of(comparison))
+    if comparison.same or not anything_runs(comparison):
+        return [outcome_section(comparison), *_reserves(view), _unserved(view)]
     return [
-        outcome_section(found),
-        *([_loads(view)] if _loads_differ(found) else []),
-        *([_classes(view)] if len(found.classes) > 1 else []),
-        _servers(view, found.servers),
+        outcome_section(comparison),
+        *([_loads(view)] if _loads_differ(comparison) else []),
+        *([_classes(view)] if len(comparison.classes) > 1 else []),
+        _servers(view, comparison.servers),
         _metrics(view),
         _cards(view),
         *_type_costs(view),
@@ -73,20 +73,20 @@ def comparison_sections(found: Comparison) -> list[Section]:
     ]
 
 
-def limits_sections(found: Comparison) -> list[Section]:
+def limits_sections(comparison: Comparison) -> list[Section]:
     """Return the sections of a report that compare the plans without and with limits on cards.
 
     They show the outcome, the cost by service class, the servers that differ and their reserves.
     """
-    view = _View(found, _labels(found), money_of(found))
-    outcome = outcome_section(found)
+    view = _View(comparison, _labels(comparison), money_of(comparison))
+    outcome = outcome_section(comparison)
     outcome.title, outcome.name = "Limited and unlimited", "comparison"
-    if found.same:
+    if comparison.same:
         outcome.text = [
             Paragraph("The numbers of cards change nothing: the limited plan is the unlimited one.")
         ]
         return [outcome]
-    return [outcome, _classes(view), _servers(view, found.changed()), *_reserves(view)]
+    return [outcome, _classes(view), _servers(view, comparison.changed()), *_reserves(view)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,33 +169,33 @@ def _table(
 # --- outcome ---------------------------------------------------------------------------------------------
 
 
-def outcome_section(found: Comparison) -> Section:
+def outcome_section(comparison: Comparison) -> Section:
     """Return the section that states the outcome of a comparison in sentences."""
-    text = [Paragraph(headline(found), "bold"), Paragraph(_served(found)), *_lacking(found)]
-    if found.changed():
-        text.append(Paragraph(changes_text(found)))
-        if found.transition_value_cents_per_h is not None:
-            value = money_of(found).text(found.transition_value_cents_per_h)
+    text = [Paragraph(headline(comparison), "bold"), Paragraph(_served(comparison)), *_lacking(comparison)]
+    if comparison.changed():
+        text.append(Paragraph(changes_text(comparison)))
+        if comparison.transition_value_cents_per_h is not None:
+            value = money_of(comparison).text(comparison.transition_value_cents_per_h)
             text.append(Paragraph(f"Transition value: {value} (with the penalty on moves)"))
-    notes = (*found.notes, *estimates_notes(found.first.plan, found.second.plan))
+    notes = (*comparison.notes, *estimates_notes(comparison.first.plan, comparison.second.plan))
     return Section(text=[*text, *(Paragraph(f"Note: {note}.", "yellow") for note in notes)])
 
 
-def _served(found: Comparison) -> str:
+def _served(comparison: Comparison) -> str:
     shares = [
         f"{side.label} {figures.served_in_full} of {figures.servers}"
-        for side, figures in zip(found.both, found.total.both, strict=True)
+        for side, figures in zip(comparison.both, comparison.total.both, strict=True)
         if figures is not None
     ]
     return f"Served in full: {', '.join(shares) or '0 of 0'}."
 
 
-def _lacking(found: Comparison) -> Iterator[Paragraph]:
+def _lacking(comparison: Comparison) -> Iterator[Paragraph]:
     """Yield a sentence with the numbers of servers that lack their reserve in each plan.
 
     Nothing is yielded if no server requires a reserve.
     """
-    sides = [*zip(found.both, found.total.both, strict=True)]
+    sides = [*zip(comparison.both, comparison.total.both, strict=True)]
     if any(figures and figures.reserves for _, figures in sides):
         shares = [
             f"{side.label} {figures.lack_reserve:,} of {figures.reserves:,}"
@@ -337,10 +337,10 @@ def _metric(view: _View, of_server: Mapping[str, Kind], metric: str, base: Colum
             )
         )
 
-    found = [
+    figures = [
         figure for row in view.found.servers if shown(row) for figure in _tightest(view, row.server, metric)
     ]
-    statistics = {"mean" if figure is None else statistic_of(figure.measure) for figure in found}
+    statistics = {"mean" if figure is None else statistic_of(figure.measure) for figure in figures}
     if statistics <= {"mean"}:
         yield base._replace(of=mean)
     else:
@@ -377,11 +377,11 @@ def _batches(side: SideMetrics) -> str | None:
     return "/".join(str(item.max_batch) for item in side.accelerators if item.max_batch) or None
 
 
-def _kinds(found: Comparison) -> dict[str, Kind]:
+def _kinds(comparison: Comparison) -> dict[str, Kind]:
     """Return the kind of each server that runs in at least one of the two plans."""
     return {
         server: kind_of_pool(pools[0])
-        for plan in (side.plan for side in found.both)
+        for plan in (side.plan for side in comparison.both)
         for server in plan.allocations
         if (pools := plan.pools_of(server))
     }
@@ -488,11 +488,11 @@ def _unserved(view: _View) -> Section:
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _loads_differ(found: Comparison) -> bool:
+def _loads_differ(comparison: Comparison) -> bool:
     """Return whether the loads of both plans are known and differ for at least one common server."""
-    known = found.first.options is not None and found.second.options is not None
+    known = comparison.first.options is not None and comparison.second.options is not None
     return known and any(
-        row.first and row.second and _load(row.first) != _load(row.second) for row in found.servers
+        row.first and row.second and _load(row.first) != _load(row.second) for row in comparison.servers
     )
 
 
@@ -504,9 +504,9 @@ def _in_order(rows: Iterable[ServerRow]) -> list[ServerRow]:
     return sorted(rows, key=lambda row: (row.priority is None, row.priority or 0, row.server))
 
 
-def _labels(found: Comparison) -> tuple[str, str]:
-    short = shortened((found.first.label, found.second.label), LABEL_WIDTH)
-    return short[found.first.label], short[found.second.label]
+def _labels(comparison: Comparison) -> tuple[str, str]:
+    short = shortened((comparison.first.label, comparison.second.label), LABEL_WIDTH)
+    return short[comparison.first.label], short[comparison.second.label]
 
 
 def _of_side(value: Callable[[Any], Any], side: int) -> Callable[[ComparisonRow | TypeComparison], Any]:

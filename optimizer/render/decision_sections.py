@@ -63,9 +63,9 @@ def _cards(report: Report) -> Iterator[str]:
         yield f"The plan runs on {', '.join(parts)} cards."
 
 
-def _without_limits(found: Comparison, money: Money) -> Iterator[str]:
+def _without_limits(comparison: Comparison, money: Money) -> Iterator[str]:
     """Yield a sentence on the cards to buy beyond the limits, and the service or cost that they allow."""
-    free, limited = found.first.plan, found.second.plan
+    free, limited = comparison.first.plan, comparison.second.plan
     limits = {use.type: use.limit for use in limited.capacity}
     buy = [
         f"{use.used - limit:,} more {use.type}"
@@ -85,10 +85,10 @@ def _without_limits(found: Comparison, money: Money) -> Iterator[str]:
 
 def _measuring(report: Report, money: Money) -> Iterator[str]:
     """Yield a sentence on the saving that measured instead of estimated token times would allow."""
-    found = report.estimates
-    if found is not None and found.middle is not None:
-        upper, middle = found.upper.total_cost_cents_per_h, found.middle.total_cost_cents_per_h
-        same = found.upper.served_in_full == found.middle.served_in_full
+    estimates = report.estimates
+    if estimates is not None and estimates.middle is not None:
+        upper, middle = estimates.upper.total_cost_cents_per_h, estimates.middle.total_cost_cents_per_h
+        same = estimates.upper.served_in_full == estimates.middle.served_in_full
         if same and middle < upper:
             yield (
                 f"Measuring the token times could save {money.text(upper - middle)}, the cost of planning "
@@ -145,10 +145,10 @@ def _fit_errors(report: Report, system: System) -> Iterator[str]:
 # --- growth ----------------------------------------------------------------------------------------------
 
 
-def _growth(found: Sweep, money: Money, cards: str) -> Section:
-    section = next(section for section in sweep_sections(found) if section.name == "points")
+def _growth(sweep: Sweep, money: Money, cards: str) -> Section:
+    section = next(section for section in sweep_sections(sweep) if section.name == "points")
     section.title, section.name = "If loads grow", "growth"
-    text = f"Plans for multiples of the loads, {cards}. {_growth_text(found.points, money)}"
+    text = f"Plans for multiples of the loads, {cards}. {_growth_text(sweep.points, money)}"
     section.text = [Paragraph(text.rstrip())]
     return section
 
@@ -188,16 +188,16 @@ def reason_sections(report: Report) -> list[Section]:
 
 def _explained(report: Report) -> list[Section]:
     """Return the tables of the report's explanation; other sections become notes of the table before them."""
-    found: list[Section] = []
+    explained: list[Section] = []
     for section in [] if report.explanation is None else explanation_sections(report.explanation):
         if section.title.startswith(REPAIRS):
-            found.append(replace(section, title=REPAIRS, name="repairs"))
+            explained.append(replace(section, title=REPAIRS, name="repairs"))
         elif section.columns or section.title in ELSEWHERE:
-            found.append(section)
-        elif found:
+            explained.append(section)
+        elif explained:
             title = [f"{section.title}:"] if section.title else []
-            found[-1].notes += [*title, *(paragraph.text for paragraph in section.text)]
-    return found
+            explained[-1].notes += [*title, *(paragraph.text for paragraph in section.text)]
+    return explained
 
 
 # --- assumptions -----------------------------------------------------------------------------------------

@@ -143,10 +143,10 @@ class Deployments:
         engine = _container(profile, 1, entry)
         engine = engine._replace(port=engine.port + place)  # containers of a pod share its ports
         resource = self._shared_resource(one, variant), 1
-        found = _pod_container(one.name, engine, one.settings, resource)
-        found["ports"][0]["name"] = f"http-{place}"
+        pod_container = _pod_container(one.name, engine, one.settings, resource)
+        pod_container["ports"][0]["name"] = f"http-{place}"
         patch = replica_patch(one)
-        return found | patch | {"env": [*found.get("env", ()), *patch.get("env", ())]}
+        return pod_container | patch | {"env": [*pod_container.get("env", ()), *patch.get("env", ())]}
 
     def _shared_resource(self, one: CardContainer, variant: WorkloadManifest) -> str:
         """Return the Kubernetes resource by which a container requests its part of a shared card.
@@ -155,18 +155,20 @@ class Deployments:
             SpecError: the table does not name it.
         """
         if one.slice is not None:
-            found = next((each.resource for each in self.table.nodes if each.accelerator == one.slice), "")
+            shared_resource = next(
+                (each.resource for each in self.table.nodes if each.accelerator == one.slice), ""
+            )
             wanted = f"nodes: {{accelerator: {one.slice}, resource: nvidia.com/mig-…}}"
         else:
-            found = self._node(variant).shared_resource or ""
+            shared_resource = self._node(variant).shared_resource or ""
             type_name = self.system.accelerators[variant.accelerator].type
             wanted = f"nodes: {{accelerator: {type_name}, sharedResource: nvidia.com/gpu.shared}}"
-        if not found:
+        if not shared_resource:
             raise SpecError(
                 f"--cluster: no resource for {one.server!r} on a part of {variant.accelerator}; "
                 f"name that of the device plugin: {wanted}"
             )
-        return found
+        return shared_resource
 
 
 def _source(profile: ModelProfile, entry: ModelContainer) -> str:

@@ -27,8 +27,8 @@ def estimates_notes(*plans: Plan) -> list[str]:
     There is none if all token times were given as plain numbers.
     """
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
-    found = [*_estimated(pools), *_measured(pools), *outside_range(plans)]
-    return [". ".join(found)] if found else []
+    outside_ranges = [*_estimated(pools), *_measured(pools), *outside_range(plans)]
+    return [". ".join(outside_ranges)] if outside_ranges else []
 
 
 def estimate_note(end: EstimateEnd) -> str:

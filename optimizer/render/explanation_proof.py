@@ -21,11 +21,11 @@ def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     unsettled = [what for what, one in open_questions if is_unsettled(one, plan)]
     yield from titled_list("Not settled within the time limit", _first(unsettled))
     yield from titled_list("Not answered within the time limit", _first(explanation.unanswered))
-    found = [one.open_cents_per_h for _, one in effects]
-    if not found:
+    amounts = [one.open_cents_per_h for _, one in effects]
+    if not amounts:
         return
-    most = max((value for value in found if value is not None), default=0.0)
-    if None in found:
+    most = max((value for value in amounts if value is not None), default=0.0)
+    if None in amounts:
         yield sentence("Some solves were stopped early; --json gives the accuracy of every number.")
     elif most == 0:
         yield sentence("Every number is the difference between two plans that are proved optimal.")
@@ -45,10 +45,10 @@ def _effects(explanation: Explanation) -> Iterator[tuple[str, Effect]]:
         for option in server.options:
             if option.forced is not None:
                 yield f"{server.server} on {option.accelerator} alone", option.forced.effect
-    for found in explanation.types:
-        for what, effect in (("more", found.one_more), ("fewer", found.one_fewer)):
+    for units in explanation.types:
+        for what, effect in (("more", units.one_more), ("fewer", units.one_fewer)):
             if effect is not None:
-                yield f"one card {what} of {found.type}", effect
+                yield f"one card {what} of {units.type}", effect
 
 
 def _first(questions: Sequence[str]) -> list[str]:

@@ -187,15 +187,15 @@ def _headroom_share(item: ServerExplanation) -> float | None:
 
 def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
     """Return the pools of a server's next-best alternative as text, or a word for what replaces them."""
-    found = item.next_best
-    if found is None:
+    next_best = item.next_best
+    if next_best is None:
         return ["not answered" if item.pools else "-"]
-    pools = [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in found.pools]
-    if found.effect.interval is not None:
+    pools = [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in next_best.pools]
+    if next_best.effect.interval is not None:
         return pools or ["none found"]
     names = {item.server, *(name for name, group in plan.group_of.items() if group == item.server)}
-    lost = any(change.server in names and not change.in_full_after for change in found.effect.service)
-    if found.rents:
+    lost = any(change.server in names and not change.in_full_after for change in next_best.effect.service)
+    if next_best.rents:
         return [EXTERNAL]
     return pools or ["none" if lost else _without_pools(item.server, plan)]
 

@@ -28,7 +28,6 @@ def service_sentence(effect: Effect, most: int = 2) -> str:
     """Return a sentence on the servers that an effect serves more or less, and on their reserves.
 
     Args:
-        effect: the effect.
         most: maximum number of servers that are named.
     """
     parts = [_served_text(item) for item in effect.service[:most]]

@@ -74,8 +74,10 @@ def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, l
 
 def _binding_metric(metrics: Sequence[Shown], pool: PoolRow) -> str:
     """Return the metric of a pool that is nearest to its limit; empty if the pool has no targets."""
-    found = {shown.metric: tightest_of(pool.targets_on(shown.metric)) for shown in metrics}
-    shares = {metric: figure.value / figure.limit for metric, figure in found.items() if figure is not None}
+    binding_metric = {shown.metric: tightest_of(pool.targets_on(shown.metric)) for shown in metrics}
+    shares = {
+        metric: figure.value / figure.limit for metric, figure in binding_metric.items() if figure is not None
+    }
     return max(shares, key=lambda metric: shares[metric], default="")
 
 
@@ -136,11 +138,11 @@ def _tightest(shown: Shown, statistics: Collection[str], pool: PoolRow) -> Value
     If no target limits the metric, return its mean.
     """
     mine = of_pool(pool, shown.metric, "plan")
-    found = None if mine is None else tightest_of(pool.targets_on(shown.metric))
-    if mine is None or found is None:
+    tightest = None if mine is None else tightest_of(pool.targets_on(shown.metric))
+    if mine is None or tightest is None:
         return _mean(shown, pool)
-    text = f"{mine.text(found.value)} ({precise(found.limit)})"
-    return FormattedValue(stated(statistic_of(found.measure), statistics, text), found.value)
+    text = f"{mine.text(tightest.value)} ({precise(tightest.limit)})"
+    return FormattedValue(stated(statistic_of(tightest.measure), statistics, text), tightest.value)
 
 
 def _mean(shown: Shown, pool: PoolRow) -> Value:
@@ -164,16 +166,16 @@ def _target(shown: Shown, pool: PoolRow) -> Value:
 
 def _beside_limit(shown: Shown, statistic: str, pool: PoolRow) -> FormattedValue | None:
     """Return one statistic of a pool's metric with its limit; None if the pool has no such target."""
-    found = figure_of(pool, shown.metric, statistic) if of_pool(pool, shown.metric, "plan") else None
-    if found is None:
+    figure = figure_of(pool, shown.metric, statistic) if of_pool(pool, shown.metric, "plan") else None
+    if figure is None:
         return None
-    return FormattedValue(f"{shown.text(found.value)} ({precise(found.limit)})", found.value)
+    return FormattedValue(f"{shown.text(figure.value)} ({precise(figure.limit)})", figure.value)
 
 
 def figure_of(pool: PoolRow, metric: str, statistic: str) -> TargetFigure | None:
     """Return the target on a statistic of a pool's metric, with its value; None without such a target."""
-    found = pool.measured(metric)
-    return next((figure for figure in found if statistic_of(figure.measure) == statistic), None)
+    measured = pool.measured(metric)
+    return next((figure for figure in measured if statistic_of(figure.measure) == statistic), None)
 
 
 def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
@@ -187,14 +189,14 @@ def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
 def target_percentiles(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[str]:
     """Return the percentiles of a metric that the targets of pools limit (``p95``), in ascending order."""
     mine = (pool for pool in pools if of_pool(pool, shown.metric, table))
-    found = {statistic_of(figure.measure) for pool in mine for figure in pool.measured(shown.metric)}
-    return sorted(found - {"mean"}, key=lambda statistic: float(statistic.removeprefix("p")))
+    statistics = {statistic_of(figure.measure) for pool in mine for figure in pool.measured(shown.metric)}
+    return sorted(statistics - {"mean"}, key=lambda statistic: float(statistic.removeprefix("p")))
 
 
 def measured_in_columns(pool: PoolRow, shown: Shown) -> tuple[TargetFigure, ...]:
     """Return the targets on a metric that columns show: all, or only the one that replaces the mean."""
-    found = pool.measured(shown.metric)
-    return found if shown.percentile_ranks else found[:1]
+    measured = pool.measured(shown.metric)
+    return measured if shown.percentile_ranks else measured[:1]
 
 
 def other_targets(pool: PoolRow, table: TableName) -> list[TargetFigure]:

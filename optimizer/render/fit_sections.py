@@ -63,8 +63,8 @@ def _identified(profile: FittedProfile) -> str:
     if not unclear:
         return f"{letters} identified"
     missing = " and ".join(", ".join(_LETTERS[item.key] for item in unclear).rsplit(", ", 1))
-    found = f"{letters} identified, {missing} not" if clear else f"{missing} not identified"
-    return f"{found}: add {unclear[0].advice([point.run() for point in profile.points])}"
+    identified = f"{letters} identified, {missing} not" if clear else f"{missing} not identified"
+    return f"{identified}: add {unclear[0].advice([point.run() for point in profile.points])}"
 
 
 def _law(profile: FittedProfile) -> Section:
@@ -118,16 +118,16 @@ def prediction_sections(rows: Sequence[Predicted]) -> list[Section]:
         for number, row in numbered
         if row.outside
     ]
-    found = table(f"Predictions ({len(rows)})", columns, numbered, "predictions")
-    return [found, *titled_list("Warnings", warnings, bullet="- ")]
+    section = table(f"Predictions ({len(rows)})", columns, numbered, "predictions")
+    return [section, *titled_list("Warnings", warnings, bullet="- ")]
 
 
 def _time(heading: str, of: Callable[[Predicted], float | None], unit: str = "ms", rank: int = 0) -> Column:
     """Return a column of times; times that are not finite are shown as missing."""
 
     def value(item: tuple[int, Predicted]) -> float | None:
-        found = of(item[1])
-        return None if found is None or not math.isfinite(found) else found
+        result = of(item[1])
+        return None if result is None or not math.isfinite(result) else result
 
     return Column(heading, value, unit, quantity, rank)
 

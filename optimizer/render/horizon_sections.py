@@ -7,19 +7,19 @@ from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
 
 
-def horizon_sections(found: Horizon) -> list[Section]:
+def horizon_sections(horizon: Horizon) -> list[Section]:
     """Return the sections of a horizon study."""
-    summary = f"{counted(found.hours, 'hour')}, {counted(found.intervals, 'interval')}"
-    if found.gap is not None:
-        summary += f"; the plan costs at most {percent(found.gap)} more than the optimum"
-    sections = [sentence(summary), _policies(found)]
-    if found.reservations:
-        sections.append(_reservations(found))
-    return [*sections, _hours(found)]
+    summary = f"{counted(horizon.hours, 'hour')}, {counted(horizon.intervals, 'interval')}"
+    if horizon.gap is not None:
+        summary += f"; the plan costs at most {percent(horizon.gap)} more than the optimum"
+    sections = [sentence(summary), _policies(horizon)]
+    if horizon.reservations:
+        sections.append(_reservations(horizon))
+    return [*sections, _hours(horizon)]
 
 
-def _policies(found: Horizon) -> Section:
-    money = Money(found.currency)
+def _policies(horizon: Horizon) -> Section:
+    money = Money(horizon.currency)
     columns = (
         name("policy", "name"),
         money.column("cost", lambda item: item.total_cost, unit=money.sum_unit),
@@ -28,24 +28,24 @@ def _policies(found: Horizon) -> Section:
         Column("card-hours", "unit_hours", form=quantity, rank=1),
         Column("moves", "transitions", form=",d", rank=1),
         Column("starts", "startups", form=",d"),
-        *(lacking_columns("lack_reserve") if found.policies[0].lack_reserve is not None else ()),
+        *(lacking_columns("lack_reserve") if horizon.policies[0].lack_reserve is not None else ()),
     )
-    return table("Policies", columns, found.policies, "policies")
+    return table("Policies", columns, horizon.policies, "policies")
 
 
-def _reservations(found: Horizon) -> Section:
+def _reservations(horizon: Horizon) -> Section:
     columns = (
         name("accelerator", "accelerator"),
-        Money(found.currency).column("price", lambda item: item.cost_cents_per_h),
+        Money(horizon.currency).column("price", lambda item: item.cost_cents_per_h),
         Column("offered", "offered", form=",d"),
         Column("reserve", "reserved", form=",d"),
         Column("in use", lambda item: item.used_share if item.reserved else None, form=".0%"),
     )
-    return table("Reservations", columns, found.reservations, "reservations")
+    return table("Reservations", columns, horizon.reservations, "reservations")
 
 
-def _hours(found: Horizon) -> Section:
-    first = found.plans[0].time_s
+def _hours(horizon: Horizon) -> Section:
+    first = horizon.plans[0].time_s
 
     def rented(hour: HourPlan) -> str:
         parts = [f"{item.rented:,} × {item.accelerator}" for item in hour.use if item.rented]
@@ -58,7 +58,7 @@ def _hours(found: Horizon) -> Section:
         Column("reserved in use", lambda hour: sum(item.reserved for item in hour.use), form=",d", rank=1),
         Column("rented", rented, content="words"),
         Column("starts", "started", form=",d", rank=1),
-        *(lacking_columns("lacks_reserve") if found.requires_reserve else ()),
-        Money(found.currency).column("cost", lambda hour: hour.cost_cents_per_h),
+        *(lacking_columns("lacks_reserve") if horizon.requires_reserve else ()),
+        Money(horizon.currency).column("cost", lambda hour: hour.cost_cents_per_h),
     )
-    return table("Hours", columns, found.plans, "hours")
+    return table("Hours", columns, horizon.plans, "hours")

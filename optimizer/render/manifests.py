@@ -83,7 +83,6 @@ def variants(
     """Return the workloads of a plan, in the order of their servers.
 
     Args:
-        plan: the plan.
         system: adds the accelerators that servers can use but the plan does not; None lists only used ones.
         table: the cluster; with a system it determines which replicas need several nodes.
         elsewhere: settings on accelerators that the plan does not use.
@@ -199,7 +198,6 @@ def deployment_patch(
     With a surge, the Deployment starts that number of pods before it stops any.
 
     Args:
-        variant: the workload.
         namespace: namespace of the Deployment.
         container: name of the container with the engine.
         replicas: whether to set the number of replicas; False if an autoscaler sets it.

@@ -27,24 +27,23 @@ def shortened(names: Iterable[str], limit: float, size: Size = len) -> dict[str,
     No two names have the same displayed form.
 
     Args:
-        names: the names.
         limit: maximum width of a displayed name, in the unit of `size`.
         size: function that measures the width of a text; default: the number of characters.
     """
     whole = list(dict.fromkeys(names))
-    found = {name: name for name in whole if not name or size(name) <= limit}
+    result = {name: name for name in whole if not name or size(name) <= limit}
     common = Counter(part for name in whole for part in {match[0] for match in _parts(name)})
-    long = [name for name in whole if name not in found]
-    found |= {name: _by_parts(name, common, limit, size) for name in long}
-    for group in _alike(long, found):
+    long = [name for name in whole if name not in result]
+    result |= {name: _by_parts(name, common, limit, size) for name in long}
+    for group in _alike(long, result):
         place = len(commonprefix(group))  # noqa: RUF071  of letters, not of folders
-        found |= {name: _around(name, place, limit, size) for name in group}
-    for group in _alike(long, found):
-        taken = {shown for name, shown in found.items() if name not in group}
+        result |= {name: _around(name, place, limit, size) for name in group}
+    for group in _alike(long, result):
+        taken = {shown for name, shown in result.items() if name not in group}
         for name in group:
-            found[name] = _numbered(name, limit, size, taken)
-            taken.add(found[name])
-    return found
+            result[name] = _numbered(name, limit, size, taken)
+            taken.add(result[name])
+    return result
 
 
 def _parts(name: str) -> Iterator[re.Match[str]]:
@@ -63,7 +62,6 @@ def _shown(name: str, kept: Iterable[int]) -> str:
     """Return the kept characters of a name, with … for omitted ones; no … starts at a separator.
 
     Args:
-        name: the name.
         kept: indices of the kept characters.
     """
     pieces, last = list[str](), -1

@@ -75,20 +75,20 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    found = _parts(report, system)
+    parts = _parts(report, system)
     shown = PlannedSystem(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
         title=_TITLE,
         status=status(report.overview),
         headline=plan_headline(report.overview),
-        sections=found,
+        sections=parts,
         made=origin.sentence(),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         pictures={
             section.name: _picture(shown, section.picture)
-            for section in found
+            for section in parts
             if section.picture and report.overview.pools
         },
     )

@@ -54,7 +54,6 @@ def plan_sections(
     """Return the sections of a plan: allocations with their targets, cards, and unserved load.
 
     Args:
-        plan: the plan.
         system: the system that it serves.
         overload: plans with other options that serve more, if they are known.
         price: the plan with the middle of the estimates, if it is known.
@@ -265,12 +264,11 @@ def unserved_section(plan: Plan) -> Section:
     return table("Not served in full", columns, items, "unserved", may_be_empty=True, alert=bool(items))
 
 
-def overload_section(found: Overload | None, plan: Plan) -> Section:
+def overload_section(overload: Overload | None, plan: Plan) -> Section:
     """Return the table of options that would serve more load; it has no rows if there are none.
 
     Args:
-        found: plans with other options; None if the fleet is not overloaded.
-        plan: the plan.
+        overload: plans with other options; None if the fleet is not overloaded.
     """
 
     def served(item: OtherOptions) -> str:
@@ -286,26 +284,34 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
         Money.of(plan).column("cost", lambda item: item.total_cost_cents_per_h),
     )
     rows, notes = [], []
-    if found is not None:
+    if overload is not None:
         cost = plan.total_cost_cents_per_h
         now = OtherOptions(
-            service=found.service, lacks_reserve=plan.lacks_reserve, total_cost_cents_per_h=cost
+            service=overload.service, lacks_reserve=plan.lacks_reserve, total_cost_cents_per_h=cost
         )
-        rows, notes = [now, *found.options], [*overload_notes(found)]
+        rows, notes = [now, *overload.options], [*overload_notes(overload)]
     return table("What would serve more", columns, rows, "overload", may_be_empty=True, notes=notes)
 
 
-def estimates_section(found: EstimatePrice, plan: Plan) -> Section:
+def estimates_section(estimate_price: EstimatePrice, plan: Plan) -> Section:
     """Return the table of cards and costs at the slow end and at the middle of estimated token times."""
     columns = (
         words("token times", lambda item: ENDS[item.estimates]),
-        Column("served in full", "served_in_full", form=lambda served: f"{served:,} of {found.servers:,}"),
+        Column(
+            "served in full",
+            "served_in_full",
+            form=lambda served: f"{served:,} of {estimate_price.servers:,}",
+        ),
         Column("cards", "cards", form=",d"),
         Money.of(plan).column("cost", lambda item: item.total_cost_cents_per_h),
     )
-    ends = [found.upper] if found.middle is None else [found.upper, found.middle]
+    ends = (
+        [estimate_price.upper]
+        if estimate_price.middle is None
+        else [estimate_price.upper, estimate_price.middle]
+    )
     why = "The plan uses the slow end; the difference is the price of not measuring the token times."
-    late = " The plan with their middle was not solved in time." if found.middle is None else ""
+    late = " The plan with their middle was not solved in time." if estimate_price.middle is None else ""
     return table("Estimated token times", columns, ends, "estimates", notes=[why + late])
 
 
@@ -318,8 +324,8 @@ def _levels(plan: Plan) -> Section:
 
     def column(heading: str, field: str) -> Column:
         def value(level: Any) -> FormattedValue | None:
-            found: float | None = getattr(level, field)
-            number = money.number(found) if level.name == VALUE else found
+            result: float | None = getattr(level, field)
+            number = money.number(result) if level.name == VALUE else result
             if number is None:
                 return None
             return FormattedValue(f"{number:,.2f}" if level.name == VALUE else quantity(number, 10), number)
@@ -358,8 +364,8 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         return candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
 
     def accelerator(c: int) -> FormattedValue:
-        found = arrays.accelerator_names[rows.accelerator[c]]
-        return FormattedValue(marked(found, estimated(c)), found)
+        accelerator = arrays.accelerator_names[rows.accelerator[c]]
+        return FormattedValue(marked(accelerator, estimated(c)), accelerator)
 
     columns = (
         name("server", lambda c: arrays.server_names[rows.server[c]]),
@@ -379,14 +385,14 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         money.column("cost", lambda c: float(cost[c])),
         name("estimated", estimated, rank=FOR_PROGRAMS),
     )
-    found = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
+    section = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
     for pool in candidates.system.node_pools:
         price = f"{money.number(pool.card_price):,.2f} {money.unit}"
-        found.notes.append(
+        section.notes.append(
             f"Cards of {pool.type} are paid for in nodes: {price} for each card of a full node."
         )
     pair = name("server", "server"), name("accelerator", "accelerator")
-    return [found, rejected_section("Rejected pairs", candidates.rejections(), pair)]
+    return [section, rejected_section("Rejected pairs", candidates.rejections(), pair)]
 
 
 def rejected_section(title: str, items: Iterable[Any], columns: Iterable[Column]) -> Section:

@@ -36,21 +36,21 @@ def figures_text(figures: Iterable[TargetFigure]) -> str:
     return ", ".join(figure.text for figure in figures)
 
 
-def overload_notes(found: Overload) -> Iterator[str]:
+def overload_notes(overload: Overload) -> Iterator[str]:
     """Yield the reason that load is unserved although cards remain, and what full service first costs."""
-    if found.options:
-        yield _cards_left(found)
-    if found.in_part is not None:
-        item = found.in_part
+    if overload.options:
+        yield _cards_left(overload)
+    if overload.in_part is not None:
+        item = overload.in_part
         yield (
             f"Full service comes first: {item.served_rpm:,.0f} requests/min of priority {item.priority} are "
             f"served. Served in part, its servers could get {item.possible_rpm:,.0f} on the same cards."
         )
 
 
-def _cards_left(found: Overload) -> str:
-    left = ", ".join(f"{count:,} {name}" for name, count in found.cards_left.items())
-    verb = be(sum(found.cards_left.values()))
+def _cards_left(overload: Overload) -> str:
+    left = ", ".join(f"{count:,} {name}" for name, count in overload.cards_left.items())
+    verb = be(sum(overload.cards_left.values()))
     return (
         f"{left} {verb} left while load is not served. The flags stand for saturationPolicy and "
         "heterogeneous of the document's optimizer."

@@ -147,15 +147,15 @@ def _summed(field: str, item: PoolTarget) -> Any:
 
 
 def _unit(figure: TargetFigure) -> str:
-    found = metric_of(figure.measure)
-    return "" if found is None else found.unit
+    metric = metric_of(figure.measure)
+    return "" if metric is None else metric.unit
 
 
 def _metric(figure: TargetFigure | None) -> str | None:
     if figure is None:
         return None
-    found = metric_of(figure.measure)
-    return figure.measure if found is None else found.label
+    metric = metric_of(figure.measure)
+    return figure.measure if metric is None else metric.label
 
 
 def _statistic(figure: TargetFigure | None) -> str | None:
@@ -168,6 +168,6 @@ def _number(field: str, unit: str, item: PoolTarget) -> float | None:
     """Return the value or the limit of the row's target, in the unit of its metric."""
     if item.target is None or _unit(item.target) != unit:
         return None
-    found = metric_of(item.target.measure)
-    number: float = getattr(item.target, field) * (found.scale if found else 1.0)
+    metric = metric_of(item.target.measure)
+    number: float = getattr(item.target, field) * (metric.scale if metric else 1.0)
     return number

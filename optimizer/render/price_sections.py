@@ -30,7 +30,6 @@ def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
     It is shown by default if the plan has reserves, limits, price tiers or rented services.
 
     Args:
-        plan: the plan.
         costs: cost per million tokens of each server [cents].
     """
     money, services = Money.of(plan), services_of(plan)

@@ -8,22 +8,22 @@ from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.replay.replay_document import Replay, ReplayedServer, ReplayPolicy
 
 
-def replay_sections(found: Replay) -> list[Section]:
+def replay_sections(replay: Replay) -> list[Section]:
     """Return the sections of a replay: a summary and two tables."""
     summary = (
-        f"{counted(found.hours, 'hour')}, {counted(found.steps, 'interval')}; "
-        f"replicas take {precise(found.startup_s)} s to start; "
+        f"{counted(replay.hours, 'hour')}, {counted(replay.steps, 'interval')}; "
+        f"replicas take {precise(replay.startup_s)} s to start; "
         "missed: requests beyond the maximum rate within targets of the ready replicas"
     )
-    return [sentence(summary), _policies(found), _servers(found), *replayed_sections(found)]
+    return [sentence(summary), _policies(replay), _servers(replay), *replayed_sections(replay)]
 
 
 def _missed(item: ReplayPolicy | ReplayedServer) -> float:
     return item.missed / item.offered if item.offered else 0.0
 
 
-def _policies(found: Replay) -> Section:
-    mean, money = found.variants[-1].cost, Money(found.currency)
+def _policies(replay: Replay) -> Section:
+    mean, money = replay.variants[-1].cost, Money(replay.currency)
     columns = (
         name("way", "name"),
         Column("changes", "changes", form=",d"),
@@ -34,15 +34,15 @@ def _policies(found: Replay) -> Section:
         Column("missed", _missed, form=percent),
         *(
             lacking_columns("lack_reserve")
-            if any(item.lack_reserve is not None for item in found.variants)
+            if any(item.lack_reserve is not None for item in replay.variants)
             else ()
         ),
     )
-    return table("Ways to follow the plans", columns, found.variants, "ways")
+    return table("Ways to follow the plans", columns, replay.variants, "ways")
 
 
-def _servers(found: Replay) -> Section:
-    money = Money(found.currency)
+def _servers(replay: Replay) -> Section:
+    money = Money(replay.currency)
     without = Column(
         "without reserve", lambda row: row[1].without_reserve_h, "h", quantity, none="none required"
     )
@@ -55,7 +55,7 @@ def _servers(found: Replay) -> Section:
         Column("held", lambda row: row[1].held, form=",d", rank=2),
         money.column("cost", lambda row: row[1].cost, unit=money.sum_unit),
         Column("missed", lambda row: _missed(row[1]), form=percent),
-        *([without] if any(item.lack_reserve is not None for item in found.variants) else []),
+        *([without] if any(item.lack_reserve is not None for item in replay.variants) else []),
     )
-    rows = ((variant, server) for variant in found.variants for server in variant.servers)
+    rows = ((variant, server) for variant in replay.variants for server in variant.servers)
     return table("Servers", columns, rows, "servers")

@@ -33,36 +33,35 @@ def _metrics(title: str, rows: Iterable[_Metric]) -> Section:
 
 
 def performance_section(
-    found: ReplicaPerformance, named: EstimatedReplica | None = None, title: str = "One replica"
+    replica_performance: ReplicaPerformance, named: EstimatedReplica | None = None, title: str = "One replica"
 ) -> Section:
     """Return the section with the performance of one replica.
 
     Args:
-        found: the performance.
         named: the estimated deployment, if the token times are estimated.
         title: title of the section.
     """
     rows: list[_Metric] = [
         *([] if named is None else _estimated(named)),
-        ("offered rate", found.offered_rps, _SIX, "req/s"),
-        ("throughput", found.throughput_rps, _SIX, "req/s"),
-        ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
-        ("lost", found.loss, ".4%", ""),
-        ("TTFT, with wait", found.ttft_ms, _SIX, "ms"),
-        ("ITL", found.itl_ms, _SIX, "ms"),
-        ("wait", found.wait_ms, _SIX, "ms"),
-        ("prefill", found.prefill_ms, _SIX, "ms"),
-        ("service", found.service_ms, _SEVEN, "ms"),
-        ("response", found.response_ms, _SEVEN, "ms"),
-        ("in system", found.in_service + found.in_queue, _SIX, "requests"),
-        ("in the batch", found.in_service, _SIX, "requests"),
-        ("waiting", found.in_queue, _SIX, "requests"),
-        ("utilisation", found.utilization, quantity, "of the batch limit"),
-        ("p(empty)", found.p_empty, ".5g", ""),
-        ("p(full)", found.loss, ".5g", ""),
+        ("offered rate", replica_performance.offered_rps, _SIX, "req/s"),
+        ("throughput", replica_performance.throughput_rps, _SIX, "req/s"),
+        ("largest stable rate", replica_performance.stable_rate_rps, _SIX, "req/s"),
+        ("lost", replica_performance.loss, ".4%", ""),
+        ("TTFT, with wait", replica_performance.ttft_ms, _SIX, "ms"),
+        ("ITL", replica_performance.itl_ms, _SIX, "ms"),
+        ("wait", replica_performance.wait_ms, _SIX, "ms"),
+        ("prefill", replica_performance.prefill_ms, _SIX, "ms"),
+        ("service", replica_performance.service_ms, _SEVEN, "ms"),
+        ("response", replica_performance.response_ms, _SEVEN, "ms"),
+        ("in system", replica_performance.in_service + replica_performance.in_queue, _SIX, "requests"),
+        ("in the batch", replica_performance.in_service, _SIX, "requests"),
+        ("waiting", replica_performance.in_queue, _SIX, "requests"),
+        ("utilisation", replica_performance.utilization, quantity, "of the batch limit"),
+        ("p(empty)", replica_performance.p_empty, ".5g", ""),
+        ("p(full)", replica_performance.loss, ".5g", ""),
     ]
     for metric in LATENCIES:
-        for percentile, value in getattr(found, f"{metric}_percentiles") or ():
+        for percentile, value in getattr(replica_performance, f"{metric}_percentiles") or ():
             rows.append((f"{METRICS[metric].label}, {percentile[:-3]}", value, _SIX, "ms"))
     section = _metrics(title, rows)
     if named is not None:
@@ -105,26 +104,26 @@ def performance_sections(
     return [performance_section(found, named), *_simulation(simulated, rows)]
 
 
-def _batch_section(found: BatchAnswer) -> Section:
+def _batch_section(batch_answer: BatchAnswer) -> Section:
     """Return the section with the performance of a batch server at its load."""
-    lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
+    lowest = batch_answer.lowest_rps if isinstance(batch_answer, BatchSizing) else None
     rows: list[_Metric] = [
         ("lowest rate that meets the targets", lowest, _SIX, "req/s"),
-        ("offered rate" if lowest is None else "largest rate", found.offered_rps, _SIX, "req/s"),
-        ("throughput", found.throughput_rps, _SIX, "req/s"),
-        ("largest stable rate", found.stable_rate_rps, _SIX, "req/s"),
-        ("rejected", found.rejected, ".4%", ""),
-        ("latency, mean", found.mean_ms, _SIX, "ms"),
-        *((f"latency, p{p}", getattr(found, f"p{p}_ms"), _SIX, "ms") for p in PERCENTILES),
-        ("latency, p99.9", found.p999_ms, _SIX, "ms"),
-        ("wait", found.wait_ms, _SIX, "ms"),
-        ("load", found.utilization, quantity, "of full batches"),
-        ("busy", found.busy, quantity, "of the time"),
-        ("mean batch", found.mean_batch, _SIX, "requests"),
+        ("offered rate" if lowest is None else "largest rate", batch_answer.offered_rps, _SIX, "req/s"),
+        ("throughput", batch_answer.throughput_rps, _SIX, "req/s"),
+        ("largest stable rate", batch_answer.stable_rate_rps, _SIX, "req/s"),
+        ("rejected", batch_answer.rejected, ".4%", ""),
+        ("latency, mean", batch_answer.mean_ms, _SIX, "ms"),
+        *((f"latency, p{p}", getattr(batch_answer, f"p{p}_ms"), _SIX, "ms") for p in PERCENTILES),
+        ("latency, p99.9", batch_answer.p999_ms, _SIX, "ms"),
+        ("wait", batch_answer.wait_ms, _SIX, "ms"),
+        ("load", batch_answer.utilization, quantity, "of full batches"),
+        ("busy", batch_answer.busy, quantity, "of the time"),
+        ("mean batch", batch_answer.mean_batch, _SIX, "requests"),
     ]
     section = _metrics("One batch server", (row for row in rows if row[1] is not None))
-    if found.binding is not None:
-        section.notes.append(f"{part_text(found.binding).capitalize()} is the bottleneck.")
+    if batch_answer.binding is not None:
+        section.notes.append(f"{part_text(batch_answer.binding).capitalize()} is the bottleneck.")
     return section
 
 

@@ -342,23 +342,23 @@ def _target(shown: Shown, statistic: str, pool: PoolRow) -> TargetFigure | None:
 
 
 def _limit(shown: Shown, statistic: str, pool: PoolRow) -> float | None:
-    found = _target(shown, statistic, pool)
-    return None if found is None else found.limit
+    target = _target(shown, statistic, pool)
+    return None if target is None else target.limit
 
 
 def _margin(shown: Shown, statistic: str, pool: PoolRow) -> float | None:
-    found = _target(shown, statistic, pool)
-    share = None if found is None else target_share(found.value, found.limit)
+    target = _target(shown, statistic, pool)
+    share = None if target is None else target_share(target.value, target.limit)
     return None if share is None else 1 - share
 
 
 def _latency_text_of(shown: Shown, statistic: str, pool: PoolRow) -> str | None:
     """Return a latency of a pool as text: the value that its target limits, else the mean."""
-    found = _target(shown, statistic, pool)
-    if found is None:
+    target = _target(shown, statistic, pool)
+    if target is None:
         return None if statistic != "mean" else _value_text(shown.metric, "latencies", pool)
-    prefix = found.measure.removesuffix(label_of(shown.metric))
-    return ("" if shown.percentile_ranks else prefix) + shown.text(found.value)
+    prefix = target.measure.removesuffix(label_of(shown.metric))
+    return ("" if shown.percentile_ranks else prefix) + shown.text(target.value)
 
 
 def _value_text(metric: str, where: TableName, pool: PoolRow) -> str | None:

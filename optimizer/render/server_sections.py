@@ -52,7 +52,7 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
         yield from named_service_changes(
             explanation.plan,
             "if it runs there",
-            ((name, found.effect) for name, found in forced if found is not None),
+            ((name, answer.effect) for name, answer in forced if answer is not None),
         )
         if item.server in explanation.plan.routed:
             route, _ = explanation.plan.routed[item.server]
@@ -152,8 +152,10 @@ def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
     start = f"Next-best alternative: {where}" if where else f"Without its accelerators it {left}"
     start += "; the plan"
     if effect.interval is not None:
-        found = where or "none"
-        return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money, plan)}."
+        next_best = where or "none"
+        return (
+            f"Best alternative found: {next_best}; not proved: {interval_text(effect.interval, money, plan)}."
+        )
     if effect.service:
         return f"{start} would serve {served_text(effect)}: {service_sentence(effect)}."
     if moves(effect):
@@ -194,8 +196,8 @@ def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
 def _forced(option: Option, money: Money, plan: Plan) -> FormattedValue | str | None:
     if option.forced is None:
         return None
-    found = option.forced.pools or option.forced.effect.interval is not None
-    return effect_value(option.forced.effect, money, plan) if found else "not served there"
+    is_served = option.forced.pools or option.forced.effect.interval is not None
+    return effect_value(option.forced.effect, money, plan) if is_served else "not served there"
 
 
 def _miss(pair: RejectedAccelerator) -> FormattedValue | None:

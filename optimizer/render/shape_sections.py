@@ -17,11 +17,11 @@ def shape_sections(plan: Plan) -> list[Section]:
     pools = [(server, pool) for server, pools in sorted(plan.allocations.items()) for pool in pools]
     rows = [(server, pool, shape) for server, pool in pools for shape in pool.shapes]
     doubtful = [(server, pool) for server, pool in pools if pool.doubts]
-    found = [_shapes(rows)] if rows else []
+    sections = [_shapes(rows)] if rows else []
     if doubtful:
         lines = [f"{server} on {pool.accelerator}: {'; '.join(pool.doubts)}" for server, pool in doubtful]
         advice = "Confirm these predictions with: inferplan solve --simulate --repair"
-        found.append(
+        sections.append(
             Section(
                 text=[
                     Paragraph(advice, "yellow"),
@@ -29,7 +29,7 @@ def shape_sections(plan: Plan) -> list[Section]:
                 ]
             )
         )
-    return found
+    return sections
 
 
 def longest_stall(pool: Pool) -> PoolShape | None:

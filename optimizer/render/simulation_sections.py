@@ -43,19 +43,19 @@ STATISTICS = ("mean", *PERCENTILES)
 LATENCIES = ("ttft", "itl", "e2e")
 
 
-def simulation_sections(found: Simulation) -> list[Section]:
+def simulation_sections(simulation: Simulation) -> list[Section]:
     """Return the outcome of a simulation, the metrics of every pool, and the targets not clearly met."""
     headline = Section(
         text=[
-            Paragraph(simulation_headline(found), "green" if found.holds else "yellow"),
-            Paragraph(simulation_effort(found)),
+            Paragraph(simulation_headline(simulation), "green" if simulation.holds else "yellow"),
+            Paragraph(simulation_effort(simulation)),
         ]
     )
-    doubtful = [pool for pool in found.pools if pool.verdict != "held"]
-    shapes = [(pool, shape) for pool in found.pools for shape in pool.shapes]
+    doubtful = [pool for pool in simulation.pools if pool.verdict != "held"]
+    shapes = [(pool, shape) for pool in simulation.pools for shape in pool.shapes]
     return [
         headline,
-        _pools(found),
+        _pools(simulation),
         *([_shapes(shapes)] if shapes else []),
         *([_doubtful(doubtful)] if doubtful else []),
     ]
@@ -92,8 +92,8 @@ def _shapes(rows: Sequence[_OfShape]) -> Section:
     return table("Request shapes", columns, rows)
 
 
-def _pools(found: Simulation) -> Section:
-    kinds = kinds_of(found.pools)
+def _pools(simulation: Simulation) -> Section:
+    kinds = kinds_of(simulation.pools)
     headings = columns_of("simulation", kinds)
     columns = (
         name("server", "server"),
@@ -103,13 +103,13 @@ def _pools(found: Simulation) -> Section:
         *(
             column
             for i, shown in enumerate(shown_in("simulation", kinds))
-            for column in _columns(shown, headings[shown.metric], i, found.pools)
+            for column in _columns(shown, headings[shown.metric], i, simulation.pools)
         ),
         Column("within targets", "within_all.value", form=".1%"),
         Column("finishes", "finishes_h", "h", quantity, rank=2, none=""),
         words("verdict", lambda pool: VERDICTS[pool.verdict].removesuffix(" to call")),
     )
-    return table("Pools", columns, found.pools)
+    return table("Pools", columns, simulation.pools)
 
 
 def _columns(shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPool]) -> Iterator[Column]:
@@ -119,7 +119,6 @@ def _columns(shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPo
         shown: display settings of the metric.
         base: column of the metric without values.
         place: position of the metric in the table, which determines the ranks of its columns.
-        pools: the simulated pools.
     """
     limited = [_limited(shown, pool) for pool in pools if of_pool(pool, shown.metric, "simulation")]
     statistics = {"mean" if check is None else statistic_of(check.target) for check in limited}
@@ -144,8 +143,8 @@ _OfSide = Callable[[str, SimulatedPool], FormattedValue | None]
 
 def _limited(shown: Shown, pool: SimulatedPool) -> TargetCheck | None:
     """Return the target on a metric of a pool whose value is nearest to its limit; None without targets."""
-    found = [check for check in pool.targets if is_about(check.target, shown.metric)]
-    return max(found, key=lambda check: check.simulated.value / check.limit, default=None)
+    checks = [check for check in pool.targets if is_about(check.target, shown.metric)]
+    return max(checks, key=lambda check: check.simulated.value / check.limit, default=None)
 
 
 def _tightest(
@@ -157,23 +156,22 @@ def _tightest(
         shown: display settings of the metric.
         statistics: all statistics in the column.
         side: "plan" for the predicted value, else the simulated one.
-        pool: the simulated pool.
     """
     check, mine = _limited(shown, pool), of_pool(pool, shown.metric, "simulation")
     if check is None or mine is None:
         return _value_of(shown, "mean", side, pool)
-    found = _formatted(mine, check.predicted if side == "plan" else check.simulated)
+    formatted = _formatted(mine, check.predicted if side == "plan" else check.simulated)
     statistic = statistic_of(check.target)
-    return found and found._replace(text=stated(statistic, statistics, found.text))
+    return formatted and formatted._replace(text=stated(statistic, statistics, formatted.text))
 
 
 def _value_of(shown: Shown, statistic: str, side: str, pool: SimulatedPool) -> FormattedValue | None:
     """Return a predicted or simulated statistic of a pool's metric; None if it is missing."""
-    mine, found = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
-    if mine is None or found is None:
+    mine, figure = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
+    if mine is None or figure is None:
         return None
     of = _predicted if side == "plan" else _simulated_statistic
-    return _formatted(mine, of(found, statistic))
+    return _formatted(mine, of(figure, statistic))
 
 
 def _formatted(shown: Shown, value: ConfidenceInterval | float | None) -> FormattedValue | None:
@@ -246,18 +244,18 @@ def _excess(row: _Doubt) -> float | None:
     return check.simulated.value / check.limit - 1
 
 
-def simulated_repair_sections(found: RepairedPlan) -> list[Section]:
+def simulated_repair_sections(repaired_plan: RepairedPlan) -> list[Section]:
     """Return the repairs of a plan after simulation, and the servers that are no longer served."""
-    style = "green" if found.holds else "yellow"
-    if not found.repairs:
+    style = "green" if repaired_plan.holds else "yellow"
+    if not repaired_plan.repairs:
         return [Section(text=[Paragraph("Nothing to repair", style)])]
-    before, after = found.cost_before_cents_per_h, found.cost_after_cents_per_h
-    money = Money.of(found.plan)
+    before, after = repaired_plan.cost_before_cents_per_h, repaired_plan.cost_after_cents_per_h
+    money = Money.of(repaired_plan.plan)
     change = f" ({after / before - 1:+.1%})" if before > 0 else ""
     costs = f"{money.amount(before)} -> {money.amount(after)} {money.unit}"
     text = [Paragraph(f"Repaired: cost {costs}{change}", style)]
-    text += [Paragraph(_repair_line(repair), indent="  ", hanging="    ") for repair in found.repairs]
-    text += [Paragraph(f"Lost: {_lost_line(item)}", style) for item in found.lost]
+    text += [Paragraph(_repair_line(repair), indent="  ", hanging="    ") for repair in repaired_plan.repairs]
+    text += [Paragraph(f"Lost: {_lost_line(item)}", style) for item in repaired_plan.lost]
     return [Section(text=text)]
 
 
@@ -277,9 +275,9 @@ def _lost_line(item: LostServer) -> str:
     return f"{item.server}: {item.served_fraction:.1%} served, {'; '.join(parts)}"
 
 
-def simulation_csv(found: Simulation) -> str:
+def simulation_csv(simulation: Simulation) -> str:
     """Return the simulated pools as CSV, one row per pool, with all digits."""
-    latencies = [getattr(pool, name) for pool in found.pools for name in LATENCIES]
+    latencies = [getattr(pool, name) for pool in simulation.pools for name in LATENCIES]
     known = any(one is not None and one.predicted_percentiles is not None for one in latencies)
     statistics = [(name, statistic) for name in LATENCIES for statistic in STATISTICS]
     percentiles = [(name, statistic) for name in LATENCIES for statistic in PERCENTILES if known]
@@ -304,13 +302,13 @@ def simulation_csv(found: Simulation) -> str:
             for name, one in percentiles
         ),
     ]
-    for metric in sorted({metric for pool in found.pools for metric in pool.own}):
+    for metric in sorted({metric for pool in simulation.pools for metric in pool.own}):
         paths += [
             (f"predicted {metric}", f"own.{metric}.predicted"),
             (metric, f"own.{metric}.simulated.value"),
             (f"{metric} half-width", f"own.{metric}.simulated.half_width"),
         ]
-    return table("", [Column(heading, partial(_at, path)) for heading, path in paths], found.pools).csv()
+    return table("", [Column(heading, partial(_at, path)) for heading, path in paths], simulation.pools).csv()
 
 
 def _at(path: str, pool: SimulatedPool) -> Any:

@@ -16,11 +16,11 @@ VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "to
 """Text for the verdict on a target, or on all targets of a pool."""
 
 
-def simulation_headline(found: Simulation) -> str:
+def simulation_headline(simulation: Simulation) -> str:
     """State how many pools meet their targets, miss one, or are too close to call."""
-    counts = Counter(pool.verdict for pool in found.pools)
+    counts = Counter(pool.verdict for pool in simulation.pools)
     keep = "keeps its" if counts["held"] == 1 else "keep their"
-    said = f"{counts['held']:,} of {counted(len(found.pools), 'pool')} {keep} targets"
+    said = f"{counts['held']:,} of {counted(len(simulation.pools), 'pool')} {keep} targets"
     if counts["missed"]:
         said += f", {counts['missed']:,} {'misses' if counts['missed'] == 1 else 'miss'}"
     if counts["close"]:
@@ -28,12 +28,12 @@ def simulation_headline(found: Simulation) -> str:
     return said
 
 
-def simulation_effort(found: Simulation) -> str:
+def simulation_effort(simulation: Simulation) -> str:
     """State the goodput, and how much was simulated."""
-    sent = "of the trace" if found.traced else "to one replica of each pool"
+    sent = "of the trace" if simulation.traced else "to one replica of each pool"
     return (
-        f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
-        f"{counted(found.requests, 'request')} {sent}, seed {found.seed}"
+        f"goodput {quantity(simulation.goodput_rps)} of {quantity(simulation.offered_rps)} requests/s, "
+        f"{counted(simulation.requests, 'request')} {sent}, seed {simulation.seed}"
     )
 
 
@@ -57,8 +57,6 @@ def target_text(check: TargetCheck, value: ConfidenceInterval | float, digits: i
     """Return a value as text in the unit of a target, with its confidence interval if it has one.
 
     Args:
-        check: the target.
-        value: the value.
         digits: number of significant digits.
     """
     metric = metric_of(check.target)

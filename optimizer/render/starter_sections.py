@@ -20,7 +20,7 @@ def use_case_sections(cases: Mapping[str, UseCase]) -> list[Section]:
     return [table("Use cases", columns, cases.items())]
 
 
-def price_sections(found: PriceList) -> list[Section]:
+def price_sections(price_list: PriceList) -> list[Section]:
     """Return the table with the cheapest offer of each accelerator; its CSV form is a valid price file."""
 
     def price(offer: Offer, cards: int = 1) -> FormattedValue:
@@ -34,4 +34,4 @@ def price_sections(found: PriceList) -> list[Section]:
         Column("price of a card", lambda offer: price(offer, offer.cards), rank=1),
         name("place", "place", rank=2),
     )
-    return [table("Cheapest offers", columns, found.offers, "offers")]
+    return [table("Cheapest offers", columns, price_list.offers, "offers")]

@@ -11,56 +11,56 @@ from optimizer.studies.sweep.binding import NO_CANDIDATE
 from optimizer.studies.sweep.sweep_document import SampledDays, Sweep, SweepBinding, SweepPoint
 
 
-def sweep_sections(found: Sweep) -> list[Section]:
+def sweep_sections(sweep: Sweep) -> list[Section]:
     """Return the sections of a sweep."""
     sections = []
-    if found.axes:
-        ranges = any(point.until is not None for point in found.points)
-        proof = "all proved optimal" if found.exact else "not all proved optimal"
+    if sweep.axes:
+        ranges = any(point.until is not None for point in sweep.points)
+        proof = "all proved optimal" if sweep.exact else "not all proved optimal"
         noun = "range" if ranges else "plan"
-        sections += [sentence(f"{counted(len(found.points), noun)}, {proof}"), _points(found)]
-    if any(point.binds for point in found.points):
-        sections.append(_binding(found))
-    if found.days is not None:
-        sections += _days(found, found.days)
+        sections += [sentence(f"{counted(len(sweep.points), noun)}, {proof}"), _points(sweep)]
+    if any(point.binds for point in sweep.points):
+        sections.append(_binding(sweep))
+    if sweep.days is not None:
+        sections += _days(sweep, sweep.days)
     return sections
 
 
-def _values(found: Sweep) -> list[Column]:
+def _values(sweep: Sweep) -> list[Column]:
     def text(point: SweepPoint, place: int) -> str:
-        value, until = found.axes[place].value_in(point.values[place], found.currency), point.until
+        value, until = sweep.axes[place].value_in(point.values[place], sweep.currency), point.until
         return precise(value) if until is None or until == value else f"{precise(value)}–{precise(until)}"
 
     return [
-        Column(axis.parameter, partial(text, place=place), axis.unit_in(found.currency))
-        for place, axis in enumerate(found.axes)
+        Column(axis.parameter, partial(text, place=place), axis.unit_in(sweep.currency))
+        for place, axis in enumerate(sweep.axes)
     ]
 
 
-def _points(found: Sweep) -> Section:
+def _points(sweep: Sweep) -> Section:
     def share(point: SweepPoint, place: int) -> float | None:
         return point.served[place].share
 
-    priorities = [item.priority for item in found.points[0].served]
+    priorities = [item.priority for item in sweep.points[0].served]
     columns = (
-        *_values(found),
-        Money(found.currency).column("cost", lambda point: point.total_cost_cents_per_h),
+        *_values(sweep),
+        Money(sweep.currency).column("cost", lambda point: point.total_cost_cents_per_h),
         *(
             Column(f"served, priority {priority}", partial(share, place=place), form=share_text, rank=1)
             for place, priority in enumerate(priorities)
         ),
         Column("unserved", "unserved", "servers", ",d"),
-        *(lacking_columns("lacks_reserve") if found.requires_reserve else ()),
+        *(lacking_columns("lacks_reserve") if sweep.requires_reserve else ()),
         Column("binds", _binds, content="words", rank=2),
     )
-    return table("Plans", columns, found.points, "points")
+    return table("Plans", columns, sweep.points, "points")
 
 
 def _binds(point: SweepPoint) -> str:
     """Name the limits that prevent full service at a point, or else those that prevent a cheaper plan."""
     unserved = [item for item in point.binds if item.unserved]
-    found = sorted(unserved or point.binds, key=lambda item: (-item.unserved, -item.dearer, item.item))
-    return ", ".join(map(_label, found)) or "nothing"
+    binds = sorted(unserved or point.binds, key=lambda item: (-item.unserved, -item.dearer, item.item))
+    return ", ".join(map(_label, binds)) or "nothing"
 
 
 def _label(bind: SweepBinding) -> str:
@@ -71,10 +71,10 @@ def _first(row: tuple[SweepPoint, SweepBinding], column: Column) -> object:
     return column.value(row[0])
 
 
-def _binding(found: Sweep) -> Section:
-    rows = [(point, item) for point in found.points for item in point.binds]
+def _binding(sweep: Sweep) -> Section:
+    rows = [(point, item) for point in sweep.points for item in point.binds]
     columns = (
-        *(Column(column.name, partial(_first, column=column), column.unit) for column in _values(found)),
+        *(Column(column.name, partial(_first, column=column), column.unit) for column in _values(sweep)),
         name("limit", lambda row: "" if row[1].limit == NO_CANDIDATE else row[1].limit),
         name("item", lambda row: row[1].item or "no accelerator can serve"),
         Column("unserved", lambda row: row[1].unserved, "servers", ",d"),
@@ -83,7 +83,7 @@ def _binding(found: Sweep) -> Section:
     return table("Limits that bind", columns, rows, "binding", on_request=True)
 
 
-def _days(found: Sweep, days: SampledDays) -> list[Section]:
+def _days(sweep: Sweep, days: SampledDays) -> list[Section]:
     spread = "from a trace" if days.load_cv is None else f"load CV {precise(days.load_cv)}"
     in_full, most = share_text(days.days_in_full_share), share_text(days.most_safe_days_share)
     summary = (
@@ -92,10 +92,10 @@ def _days(found: Sweep, days: SampledDays) -> list[Section]:
     )
     columns = (
         Column("days", "days_share", form=".0%"),
-        Money(found.currency).column("one fleet", lambda fleet: fleet.total_cost_cents_per_h),
+        Money(sweep.currency).column("one fleet", lambda fleet: fleet.total_cost_cents_per_h),
         Column("planned for load ×", "load_factor", form=".2f"),
         Column("safe days", "safe_days_share", form=percent, rank=1),
         Column("safe server-days", "safe_server_days_share", form=percent, rank=1),
-        Money(found.currency).column("replanned every day", lambda fleet: fleet.replanned_cents_per_h),
+        Money(sweep.currency).column("replanned every day", lambda fleet: fleet.replanned_cents_per_h),
     )
     return [sentence(summary), table("Cost of being safe", columns, days.fleets, "days")]

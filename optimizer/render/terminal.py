@@ -90,12 +90,12 @@ def _chosen(sections: Sequence[Section], name: str | None) -> Section:
     tables = [section for section in sections if section.columns]
     if not tables:
         raise SpecError("this output has no table; remove --csv and --table, or use --json")
-    found = [table for table in tables if name in {None, table.name}]
-    if not found:
+    chosen = [table for table in tables if name in {None, table.name}]
+    if not chosen:
         names = [table.name for table in tables]
         hint = did_you_mean(str(name), names) or f"; use one of {', '.join(names)}"
         raise SpecError(f"--table: this output has no table {name!r}{hint}")
-    return found[0]
+    return chosen[0]
 
 
 def _drawn(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
@@ -156,10 +156,10 @@ def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
         if least[i] + BETWEEN <= left:
             chosen.append(i)
             left -= least[i] + BETWEEN
-    found = [least[i] if i in chosen else 0 for i in range(len(columns))]
+    layout = [least[i] if i in chosen else 0 for i in range(len(columns))]
     for content in ("name", "words"):
-        left = _grow(found, natural, [i for i in chosen if columns[i].content == content], left)
-    return found
+        left = _grow(layout, natural, [i for i in chosen if columns[i].content == content], left)
+    return layout
 
 
 def _heading_width(column: Column) -> int:
@@ -170,7 +170,6 @@ def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
     """Return the minimum width of a column [characters].
 
     Args:
-        column: the column.
         natural: width of its longest cell [characters].
         characters: minimum width by type of content [characters].
     """

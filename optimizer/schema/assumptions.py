@@ -28,7 +28,6 @@ def check_profile(profile: ModelProfile, place: str) -> None:
     """Check that the queue model of a profile supports its latency model.
 
     Args:
-        profile: the profile.
         place: prefix of messages.
 
     Raises:
@@ -52,7 +51,6 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
     """Check that the fields of a server suit the kind of its model's profiles.
 
     Args:
-        server: the server.
         prefix: prefix of messages.
         profiles: the profiles of its model.
 
@@ -95,7 +93,6 @@ def check_load(load: Load, prefix: str) -> None:
     """Check the parts of a load that need neither its server nor its model.
 
     Args:
-        load: the load.
         prefix: prefix of messages.
 
     Raises:
@@ -128,9 +125,7 @@ def check_lengths(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> 
     """Check that requests to a token model have an input and an output length.
 
     Args:
-        load: the load.
         prefix: prefix of messages.
-        profiles: the profiles of the model.
 
     Raises:
         SpecError: a length is not stated.
@@ -153,9 +148,7 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     """Check that the queue models of a model's profiles support the variability of its load.
 
     Args:
-        load: the load.
         prefix: prefix of messages.
-        profiles: the profiles of the model.
 
     Raises:
         SpecError: a queue model assumes another coefficient of variation.
@@ -188,9 +181,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     """Check that the queue models of a model's profiles support a latency target.
 
     Args:
-        target: the target.
         place: prefix of messages.
-        profiles: the profiles of the model.
 
     Raises:
         SpecError: it needs a percentile or a share of requests, but a queue model computes means only.
@@ -221,9 +212,6 @@ def could_use(
     """Return whether a model could use another queue model, before a message advises it.
 
     Args:
-        queue_model: the queue model.
-        profiles: the profiles of a model.
-        targets: the targets of the model.
         loads: the loads of its servers.
     """
     changed = [profile.model_copy(update={"queue_model": queue_model}) for profile in profiles]

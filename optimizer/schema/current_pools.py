@@ -39,7 +39,6 @@ def undefined_accelerators(
     Args:
         part: the document.
         at: location of the allocation.
-        allocation: the allocation.
         accelerators: the defined accelerators.
         unless_priced: whether pools that state their cost, or have no replicas, can be on any accelerator.
     """
@@ -56,7 +55,6 @@ def pool_problems(part: Part, at: Location, allocation: AllocationData) -> Itera
     Args:
         part: the document.
         at: location of the allocation in the document.
-        allocation: the allocation.
     """
     own: dict[str, int] = {}
     for i, pool in enumerate(allocation.pools):

@@ -158,10 +158,10 @@ def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object])
         return None
     lists = _lists(model)
     rest, items = _parted(raw, lists)
-    found = {
+    sound_item = {
         name: [_sound_item(lists[name], value, context) for value in values] for name, values in items.items()
     }
-    kept = {name: list(takewhile(lambda item: item is not None, mine)) for name, mine in found.items()}
+    kept = {name: list(takewhile(lambda item: item is not None, mine)) for name, mine in sound_item.items()}
     return _without_faults(model, rest, kept, context)
 
 
@@ -193,12 +193,12 @@ def _without_faults(
 
 def _lists(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """Return the document types of the items in a document's lists, by wire name."""
-    found = {}
+    lists = {}
     for name, field in model.model_fields.items():
         inner = get_args(field.annotation)
         if get_origin(field.annotation) is tuple and issubclass(inner[0], BaseModel):
-            found[field.alias or name] = inner[0]
-    return found
+            lists[field.alias or name] = inner[0]
+    return lists
 
 
 def _parted(raw: object, lists: Mapping[str, object]) -> tuple[Any, dict[str, Sequence[object]]]:

@@ -87,8 +87,8 @@ class Text:
     def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
         """Convert problems at locations of the text to faults with line and column."""
         locations = [location for location, _ in problems]
-        found = find_positions(self.content, locations, WRAPPERS, json_only=self.json_only)
-        return [Fault(at, problem, self.source, found.get(at)) for at, problem in problems]
+        positions = find_positions(self.content, locations, WRAPPERS, json_only=self.json_only)
+        return [Fault(at, problem, self.source, positions.get(at)) for at, problem in problems]
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,8 +379,8 @@ def json_value(text: str, source: str) -> object:
         if len(mapping) < len(pairs):
             names = [name for name, _ in pairs]
             twice, place = next(name for name in names if names.count(name) > 1), source
-            if found := duplicate_key(text):
-                twice, (line, column) = found
+            if unique := duplicate_key(text):
+                twice, (line, column) = unique
                 place = f"{source}:{line}:{column}"
             raise SpecError(f"{place}: key {twice!r} occurs twice in one object")
         return mapping

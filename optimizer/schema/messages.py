@@ -253,8 +253,8 @@ def _document_in(annotation: Any) -> type[BaseModel] | None:
     """Return the only document type in an annotation: ``Load | None``, ``tuple[Load, ...]``; else None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = {inner for part in get_args(annotation) if (inner := _document_in(part)) is not None}
-    return found.pop() if len(found) == 1 else None
+    inners = {inner for part in get_args(annotation) if (inner := _document_in(part)) is not None}
+    return inners.pop() if len(inners) == 1 else None
 
 
 def _limit(value: object, unit: tuple[float, str] = (1.0, "")) -> str:

@@ -137,7 +137,6 @@ class Names:
         Args:
             part: the document.
             at: location of the name.
-            name: the name.
             note: text after the name.
         """
         if name in self._known or self._incomplete:

@@ -35,14 +35,16 @@ def find_positions(
     if json_only:
         offsets = dict(_json_offsets(text, prefixes, wrappers, set(wanted.values())))
         lines = _lines(text)
-        found = {path: _position(lines, offset) for path, offset in offsets.items()}
+        positions = {path: _position(lines, offset) for path, offset in offsets.items()}
     else:
         root = yaml_root(text)
-        found = {} if root is None else {(): _mark(root), **dict(_yaml_marks(root, (), prefixes, wrappers))}
+        positions = (
+            {} if root is None else {(): _mark(root), **dict(_yaml_marks(root, (), prefixes, wrappers))}
+        )
     return {
-        location: found[nearest]
+        location: positions[nearest]
         for location, path in wanted.items()
-        if (nearest := _nearest(path, found)) is not None
+        if (nearest := _nearest(path, positions)) is not None
     }
 
 

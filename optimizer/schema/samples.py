@@ -32,5 +32,5 @@ def sample_or_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """
     if not str(path).startswith(PREFIX):
         return path
-    found = samples()
-    return found[known_name(str(path).removeprefix(PREFIX), found, "sample")]
+    result = samples()
+    return result[known_name(str(path).removeprefix(PREFIX), result, "sample")]

@@ -83,7 +83,6 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Simulat
     """Run requests through an empty replica until all have completed.
 
     Args:
-        requests: the requests.
         times: latency model.
         limits: limits of the replica.
 

@@ -105,8 +105,8 @@ class StaticReplica(SimulatedReplica):
         line = empty_line(np.array(requests.arrival_ms), in_tokens, out_tokens, len(requests))
         run_static_batches(self.times, self.limits.max_batch, self.limits.max_queue, line)
         state = line.states[0]
-        found = float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
-        return batches_run(requests, line.first_ms, line.last_ms, *found)
+        record = float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
+        return batches_run(requests, line.first_ms, line.last_ms, *record)
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
         """Return an empty live replica with static batching."""
@@ -136,8 +136,8 @@ class LineReplica(SimulatedReplica):
         assert requests.arrival_ms is not None
         assert requests.stage_ms is not None
         start_ms, last_ms = np.empty(len(requests)), np.empty(len(requests))
-        found = run_line(self.line, np.array(requests.arrival_ms), requests.stage_ms, start_ms, last_ms)
-        return batches_run(requests, last_ms, last_ms, *found)
+        record = run_line(self.line, np.array(requests.arrival_ms), requests.stage_ms, start_ms, last_ms)
+        return batches_run(requests, last_ms, last_ms, *record)
 
     def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
         """Return an empty live server with stages and random service times."""
@@ -157,7 +157,6 @@ def batches_run(
     """Return the results of a replica that has no clients and no memory limits.
 
     Args:
-        requests: the requests.
         first_ms: times of the first tokens, NaN if rejected.
         last_ms: times of the last tokens, NaN if rejected.
         busy_ms: busy time.
@@ -183,7 +182,6 @@ def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: i
 
     Args:
         load: arrivals and lengths.
-        replica: the replica.
         effort: number of requests and runs, and the seed.
         stream: index of the replica under the same seed; each index has its own random stream.
 

@@ -97,7 +97,6 @@ def share_within(
     """Return the fraction of requests that satisfy a condition.
 
     Args:
-        runs: the runs.
         within: function that returns a mask of the requests of a run; rejected requests count as False.
     """
     return estimate(runs, lambda run: within(run).astype(np.float64), _mean)
@@ -113,7 +112,6 @@ def estimate(
     """Return an estimate with its confidence interval over the counted requests; NaN values are ignored.
 
     Args:
-        runs: the runs.
         values: function that returns a value for each request of a run.
         figure: the statistic.
     """
@@ -188,7 +186,6 @@ def latency_percentile(runs: Sequence[SimulatedRun], name: str, percent: float) 
     """Return a percentile of a latency over the counted requests [ms].
 
     Args:
-        runs: the runs.
         name: name of the latency, such as `ttft_ms`.
         percent: the percentile, in percent.
     """
@@ -199,7 +196,6 @@ def latency_mean(runs: Sequence[SimulatedRun], name: str) -> IntervalEstimate:
     """Return the mean of a latency over the counted requests [ms].
 
     Args:
-        runs: the runs.
         name: name of the latency, such as `ttft_ms`.
     """
     return estimate(runs, attrgetter(name), _mean)

@@ -57,9 +57,9 @@ def _run(servers: Sequence[BatchServer], drawn: Sequence[Requests]) -> list[Simu
     card = empty_card(servers, heads, np.concatenate(arrivals))
     card.ends[:] = ends
     run_turns(card, np.inf)
-    found = zip(drawn, heads.tolist(), ends.tolist(), card.totals.tolist(), strict=True)
+    result = zip(drawn, heads.tolist(), ends.tolist(), card.totals.tolist(), strict=True)
     last_ms = card.last_ms
     return [
         batches_run(requests, last_ms[head:end], last_ms[head:end], busy_ms, batch_ms, int(batches))
-        for requests, head, end, (busy_ms, batch_ms, batches) in found
+        for requests, head, end, (busy_ms, batch_ms, batches) in result
     ]

@@ -52,10 +52,10 @@ def read_trace(path: str | os.PathLike[str]) -> Requests:
         reason = str(error.strerror).lower() if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     read = _json_rows if text.lstrip().startswith("{") else _csv_rows
-    found = list(read(text, str(path)))
-    if not found:
+    trace = list(read(text, str(path)))
+    if not trace:
         raise SpecError(f"{path}: no requests")
-    table = np.array(found)
+    table = np.array(trace)
     table = table[np.argsort(table[:, 0], kind="stable")]
     arrival_ms = 1000 * (table[:, 0] - table[0, 0])
     prompts, answers, cached = table[:, 1:].astype(np.int64).T

@@ -70,18 +70,20 @@ def solve_in_blocks(
         known: solved blocks of a problem with the same servers and limits. They are the initial partition,
             and the solutions of unchanged blocks are reused.
     """
-    found = SolvedBlocks(problem, _first_blocks(problem) if known is None else known.block)
+    solved_blocks = SolvedBlocks(problem, _first_blocks(problem) if known is None else known.block)
     if known is not None:
         changed = np.unique(known.block[_differing(problem, known.problem)]).tolist()
-        found.solutions.update({b: one for b, one in known.solutions.items() if b not in changed})
+        solved_blocks.solutions.update({b: one for b, one in known.solutions.items() if b not in changed})
     while True:
-        for block in np.unique(found.block[problem.table.server]).tolist():
-            if block not in found.solutions:
-                found.solutions[block] = solve(problem.of_servers(found.block == block), deadline)
-        joined = _joined(found)
+        for block in np.unique(solved_blocks.block[problem.table.server]).tolist():
+            if block not in solved_blocks.solutions:
+                solved_blocks.solutions[block] = solve(
+                    problem.of_servers(solved_blocks.block == block), deadline
+                )
+        joined = _joined(solved_blocks)
         if joined is None:
-            return found
-        found = joined
+            return solved_blocks
+        solved_blocks = joined
 
 
 def _first_blocks(problem: Problem) -> IntArray:
@@ -101,23 +103,23 @@ def _first_blocks(problem: Problem) -> IntArray:
     return block
 
 
-def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
+def _joined(solved_blocks: SolvedBlocks) -> SolvedBlocks | None:
     """Merge the blocks that jointly exceed a limit, or what they can use at first prices.
 
     None if there are none.
     """
-    problem, replicas = found.problem, found.replicas
+    problem, replicas = solved_blocks.problem, solved_blocks.replicas
     prices, used = problem.prices, problem.limits.used(replicas)
     exceeded = problem.left_by(replicas) < 0
     exceeded[prices.row] |= used[prices.row] > prices.first
-    block = found.block.copy()
+    block = solved_blocks.block.copy()
     for row in np.flatnonzero(exceeded).tolist():
         users = np.unique(block[problem.table.server[problem.limits.used_of(row, replicas) > 0]])
         block[np.isin(block, users)] = users.min(initial=len(block))
-    if (block == found.block).all():
+    if (block == solved_blocks.block).all():
         return None
-    same = [b for b in found.solutions if ((block == b) == (found.block == b)).all()]
-    return replace(found, block=block, solutions={b: found.solutions[b] for b in same})
+    same = [b for b in solved_blocks.solutions if ((block == b) == (solved_blocks.block == b)).all()]
+    return replace(solved_blocks, block=block, solutions={b: solved_blocks.solutions[b] for b in same})
 
 
 def _differing(problem: Problem, other: Problem) -> BoolArray:

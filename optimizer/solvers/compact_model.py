@@ -33,46 +33,46 @@ def _single(problem: Problem) -> Formulation:
     table, (columns, most, each) = problem.table, single_columns(problem)
     own = np.flatnonzero(table.source[columns] != Source.units)
     servers, row = np.unique(table.server[columns[own]], return_inverse=True)
-    found = Formulation(problem, columns, most, each, servers)
-    found.unreserved = np.flatnonzero(~table.reserved[columns])
-    found.unreserved_servers = found.column_servers[found.unreserved]
+    single = Formulation(problem, columns, most, each, servers)
+    single.unreserved = np.flatnonzero(~table.reserved[columns])
+    single.unreserved_servers = single.column_servers[single.unreserved]
     changed = np.where(table.source[columns] != Source.units, problem.changed[columns], 0.0)
-    _add_columns(found, problem.model_value[columns], changed)
-    u = _add_unserved(found, problem.none_value[servers], problem.is_running[servers])
+    _add_columns(single, problem.model_value[columns], changed)
+    u = _add_unserved(single, problem.none_value[servers], problem.is_running[servers])
     one = np.ones(len(servers))
-    found.rows.add(one, one, (row, own, np.ones(len(own))), (np.arange(len(servers)), u, one))
-    for rows in found.topology_blocks():
-        found.rows.join(rows)
-    found.add_limits()
-    return found
+    single.rows.add(one, one, (row, own, np.ones(len(own))), (np.arange(len(servers)), u, one))
+    for rows in single.topology_blocks():
+        single.rows.join(rows)
+    single.add_limits()
+    return single
 
 
 def _mixed(problem: Problem) -> Formulation:
     """Return the model that chooses a number of replicas for every column (eq. 39-48)."""
     columns, most, each = mixed_columns(problem)
     servers = _with_partners(problem, np.unique(problem.table.server[columns]))
-    found = Formulation(problem, columns, most, each, servers)
+    mixed = Formulation(problem, columns, most, each, servers)
     counts = problem.counted[servers]
-    found.value_offset, found.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
-    _add_columns(found, (problem.replica_value[columns] - problem.discount[columns]) * each)
+    mixed.value_offset, mixed.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
+    _add_columns(mixed, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.is_running[servers] - counts
     for one in problem.topologies:  # topologies define for which other columns a server can have replicas
         leaves[(one.served_by_rows & ~one.idle)[servers]] = 0.0
-    _add_unserved(found, 0.0, leaves)
-    blocks = [_staying(found), _keeping(found), *found.topology_blocks()]
-    found.unreserved_servers = mine = servers[problem.reserve.wanted[servers]]
+    _add_unserved(mixed, 0.0, leaves)
+    blocks = [_staying(mixed), _keeping(mixed), *mixed.topology_blocks()]
+    mixed.unreserved_servers = mine = servers[problem.reserve.wanted[servers]]
     labels = _labels("r", "is served without its reserve", mine)
-    found.unreserved = found.add(
+    mixed.unreserved = mixed.add(
         Variables(np.ones(len(mine)), lambda replicas: without_reserve(problem, replicas)[mine], labels)
     )
-    _add_covering(found)
-    _add_reserves_of_one_pool(found)
-    _add_replica_limits(found)
-    _add_exclusions(found)
-    found.add_limits()
+    _add_covering(mixed)
+    _add_reserves_of_one_pool(mixed)
+    _add_replica_limits(mixed)
+    _add_exclusions(mixed)
+    mixed.add_limits()
     for rows in blocks:
-        found.rows.join(rows)
-    return found
+        mixed.rows.join(rows)
+    return mixed
 
 
 def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
@@ -82,21 +82,21 @@ def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
     return np.union1d(servers, np.array(partners, np.int64))
 
 
-def _add_columns(found: Formulation, value: FloatArray, changes: Values | float = 0.0) -> None:
-    found.add(
+def _add_columns(formulation: Formulation, value: FloatArray, changes: Values | float = 0.0) -> None:
+    formulation.add(
         Variables(
-            found.most.astype(np.float64),
-            lambda replicas: replicas[found.columns] // found.replicas_each,
-            lambda: _column_labels(found),
+            formulation.most.astype(np.float64),
+            lambda replicas: replicas[formulation.columns] // formulation.replicas_each,
+            lambda: _column_labels(formulation),
             value,
             changes,
         )
     )
 
 
-def _column_labels(found: Formulation) -> Iterator[Label]:
-    table, mixed = found.problem.table, found.problem.options.heterogeneous
-    for c, each in zip(found.columns.tolist(), found.replicas_each.tolist(), strict=True):
+def _column_labels(formulation: Formulation) -> Iterator[Label]:
+    table, mixed = formulation.problem.table, formulation.problem.options.heterogeneous
+    for c, each in zip(formulation.columns.tolist(), formulation.replicas_each.tolist(), strict=True):
         server, accelerator = int(table.server[c]), int(table.accelerator[c])
         label, meaning = f"x_{server}_{accelerator}", f"takes {counted(each, 'replica')}"
         yield label, "number of replicas" if mixed else meaning, server, accelerator
@@ -108,32 +108,31 @@ def _labels(letter: str, meaning: str, servers: IntArray) -> Callable[[], Iterat
     Args:
         letter: letter of the variable.
         meaning: meaning of the variable, for the legend.
-        servers: the servers.
     """
     return lambda: ((f"{letter}_{server}", meaning, server, -1) for server in servers.tolist())
 
 
-def _add_unserved(found: Formulation, value: FloatArray | float, changes: Values) -> IntArray:
-    problem, servers = found.problem, found.servers
+def _add_unserved(formulation: Formulation, value: FloatArray | float, changes: Values) -> IntArray:
+    problem, servers = formulation.problem, formulation.servers
     labels = _labels("u", "is unserved", servers)
-    return found.add(
+    return formulation.add(
         Variables(np.ones(len(servers)), lambda x: ~served(problem, x)[servers], labels, value, changes)
     )
 
 
-def _staying(found: Formulation) -> ModelRows:
+def _staying(formulation: Formulation) -> ModelRows:
     """Add the variables s, which are 1 if a server keeps a replica on a current accelerator (eq. 43).
 
     Returns:
         The rows that allow s = 1 only with such a replica.
     """
-    problem, columns, servers = found.problem, found.columns, found.column_servers
+    problem, columns, servers = formulation.problem, formulation.columns, formulation.column_servers
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers] > 0))
     several = problem.current_pools[servers[here]] > 1
     own = np.where(several, servers[here], len(problem.priority) + np.arange(len(here)))
     _, first, of = np.unique(own, return_index=True, return_inverse=True)
     mine, every, one, rows = servers[here[first]], np.arange(len(first)), np.ones(len(first)), ModelRows()
-    s = found.add(
+    s = formulation.add(
         Variables(
             one,
             lambda replicas: np.isin(every, of[replicas[columns[here]] > 0]),
@@ -145,15 +144,20 @@ def _staying(found: Formulation) -> ModelRows:
     return rows
 
 
-def _keeping(found: Formulation) -> ModelRows:
+def _keeping(formulation: Formulation) -> ModelRows:
     """Add the variables k, where k = 1 fixes a server to exactly its current replicas (eq. 44-46)."""
-    problem, columns, each, rows = found.problem, found.columns, found.replicas_each, ModelRows()
+    problem, columns, each, rows = (
+        formulation.problem,
+        formulation.columns,
+        formulation.replicas_each,
+        ModelRows(),
+    )
     now = problem.current_count[columns]
-    exact, of = current_allocations(problem, columns[now <= found.most * each])
+    exact, of = current_allocations(problem, columns[now <= formulation.most * each])
     exact = np.searchsorted(columns, exact)
     _, first = np.unique(of, return_index=True)
-    servers, every, one = found.column_servers[exact[first]], np.arange(len(exact)), np.ones(len(exact))
-    k = found.add(
+    servers, every, one = formulation.column_servers[exact[first]], np.arange(len(exact)), np.ones(len(exact))
+    k = formulation.add(
         Variables(
             np.ones(len(first)),
             lambda replicas: unchanged(problem, replicas)[servers] & (replicas[columns[exact[first]]] > 0),
@@ -161,81 +165,85 @@ def _keeping(found: Formulation) -> ModelRows:
             changes=-1.0,
         )
     )
-    most, count = found.most[exact].astype(np.float64), (now / each)[exact]
+    most, count = formulation.most[exact].astype(np.float64), (now / each)[exact]
     rows.add(0 * one, np.inf * one, (every, exact, one), (every, k[of], -count))
     rows.add(-np.inf * one, most, (every, exact, one), (every, k[of], most - count))
-    others_of = found.row[:, None] == found.row[exact[first]]
+    others_of = formulation.row[:, None] == formulation.row[exact[first]]
     others_of[exact, of] = False
     others, row = np.nonzero(others_of)
-    total = np.bincount(row, found.most[others], minlength=len(first)).astype(np.float64)
+    total = np.bincount(row, formulation.most[others], minlength=len(first)).astype(np.float64)
     endless = np.full(len(first), -np.inf)
     rows.add(endless, total, (row, others, np.ones(len(others))), (np.arange(len(first)), k, total))
     return rows
 
 
-def _block_of(found: Formulation, some: IntArray) -> tuple[IntArray, IntArray]:
+def _block_of(formulation: Formulation, some: IntArray) -> tuple[IntArray, IntArray]:
     """Return a row number for each selected server (-1 for others), and the columns of these servers."""
-    block = np.full(len(found.servers), -1)
+    block = np.full(len(formulation.servers), -1)
     block[some] = np.arange(len(some))
-    return block, np.flatnonzero(block[found.row] >= 0)
+    return block, np.flatnonzero(block[formulation.row] >= 0)
 
 
-def _add_covering(found: Formulation) -> None:
+def _add_covering(formulation: Formulation) -> None:
     """Require that the pools of served servers carry the load, with or without the reserve.
 
     Equation 39 includes the reserve, and equation 145 is without it.
     """
-    problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
-    load = problem.grown_load_rps[found.servers]
-    bare = 1 / problem.reserve.growth[found.servers]
-    loaded = np.flatnonzero((load > 0) & ~problem.served_by_rows[found.servers])
-    block, mine = _block_of(found, loaded)
-    row, columns = found.row[mine], found.columns[mine]
+    problem, reserve, table = formulation.problem, formulation.problem.reserve, formulation.problem.table
+    load = problem.grown_load_rps[formulation.servers]
+    bare = 1 / problem.reserve.growth[formulation.servers]
+    loaded = np.flatnonzero((load > 0) & ~problem.served_by_rows[formulation.servers])
+    block, mine = _block_of(formulation, loaded)
+    row, columns = formulation.row[mine], formulation.columns[mine]
     share = np.minimum(table.max_rate_rps[columns] / load[row], 1.0)
     sized = np.where(table.reserved[columns], 1.0, bare[row])
-    wants = np.flatnonzero((reserve.wanted & ~reserve.one_pool)[found.servers])
-    without = found.unreserved[~reserve.one_pool[found.unreserved_servers]]
-    found.rows.add(
+    wants = np.flatnonzero((reserve.wanted & ~reserve.one_pool)[formulation.servers])
+    without = formulation.unreserved[~reserve.one_pool[formulation.unreserved_servers]]
+    formulation.rows.add(
         np.full(len(loaded), COVER_SCALE * (1 - COVER)),
         np.full(len(loaded), np.inf),
         (block[row], mine, COVER_SCALE * np.where(problem.divisible[columns], share, sized)),
-        (np.arange(len(loaded)), found.unserved[loaded], np.full(len(loaded), COVER_SCALE)),
+        (np.arange(len(loaded)), formulation.unserved[loaded], np.full(len(loaded), COVER_SCALE)),
         (block[wants], without, COVER_SCALE * (1 - bare[wants])),
     )
 
 
-def _add_reserves_of_one_pool(found: Formulation) -> None:
+def _add_reserves_of_one_pool(formulation: Formulation) -> None:
     """Require a pool sized with the reserve, unless a server is unserved or without reserve (eq. 238)."""
-    reserve, columns = found.problem.reserve, found.columns
-    some = np.flatnonzero(reserve.one_pool[found.servers])
-    block, mine = _block_of(found, some)
-    mine = mine[found.problem.table.reserved[columns[mine]]]
-    without = found.unreserved[reserve.one_pool[found.unreserved_servers]]
+    reserve, columns = formulation.problem.reserve, formulation.columns
+    some = np.flatnonzero(reserve.one_pool[formulation.servers])
+    block, mine = _block_of(formulation, some)
+    mine = mine[formulation.problem.table.reserved[columns[mine]]]
+    without = formulation.unreserved[reserve.one_pool[formulation.unreserved_servers]]
     every, one = np.arange(len(some)), np.ones(len(some))
-    with_reserve = block[found.row[mine]], mine, np.ones(len(mine))
-    unserved = every, found.unserved[some], one
-    found.rows.add(one, np.full(len(some), np.inf), with_reserve, unserved, (every, without, one))
+    with_reserve = block[formulation.row[mine]], mine, np.ones(len(mine))
+    unserved = every, formulation.unserved[some], one
+    formulation.rows.add(one, np.full(len(some), np.inf), with_reserve, unserved, (every, without, one))
 
 
-def _add_replica_limits(found: Formulation) -> None:
+def _add_replica_limits(formulation: Formulation) -> None:
     """Limit the numbers of replicas of served servers; unserved servers have none (eq. 40, 41)."""
-    problem, m = found.problem, len(found.servers)
-    least = problem.min_replicas[found.servers].astype(np.float64)
-    together = np.bincount(found.row, found.most * found.replicas_each, minlength=m)
-    most = np.minimum(problem.max_replicas[found.servers].astype(np.float64), together)
-    replicas = (found.row, np.arange(len(found.columns)), found.replicas_each.astype(np.float64))
+    problem, m = formulation.problem, len(formulation.servers)
+    least = problem.min_replicas[formulation.servers].astype(np.float64)
+    together = np.bincount(formulation.row, formulation.most * formulation.replicas_each, minlength=m)
+    most = np.minimum(problem.max_replicas[formulation.servers].astype(np.float64), together)
+    replicas = (
+        formulation.row,
+        np.arange(len(formulation.columns)),
+        formulation.replicas_each.astype(np.float64),
+    )
     every, endless = np.arange(m), np.full(m, np.inf)
-    found.rows.add(least, endless, replicas, (every, found.unserved, least))
-    found.rows.add(-endless, most, replicas, (every, found.unserved, most))
+    formulation.rows.add(least, endless, replicas, (every, formulation.unserved, least))
+    formulation.rows.add(-endless, most, replicas, (every, formulation.unserved, most))
 
 
-def _add_exclusions(found: Formulation) -> None:
+def _add_exclusions(formulation: Formulation) -> None:
     """Add rows so that an all-or-nothing column excludes all other columns of its server."""
-    divisible = found.problem.divisible[found.columns]
-    some = np.unique(found.row[~divisible])
-    block, mine = _block_of(found, some)
-    row, divisible = block[found.row[mine]], divisible[mine]
-    pools = np.bincount(row, np.where(divisible, found.most[mine], 0), minlength=len(some))
+    divisible = formulation.problem.divisible[formulation.columns]
+    some = np.unique(formulation.row[~divisible])
+    block, mine = _block_of(formulation, some)
+    row, divisible = block[formulation.row[mine]], divisible[mine]
+    pools = np.bincount(row, np.where(divisible, formulation.most[mine], 0), minlength=len(some))
     most_of_pools = np.maximum(pools, 1.0)
     weight = np.where(divisible, 1.0, most_of_pools[row])
-    found.rows.add(np.full(len(some), -np.inf), most_of_pools, (row, mine, weight))
+    formulation.rows.add(np.full(len(some), -np.inf), most_of_pools, (row, mine, weight))

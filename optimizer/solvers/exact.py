@@ -88,13 +88,13 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
     if related is not None:
         return _by_either(problem, deadline, related)
     limit_s = deadline.left_s
-    found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
-    if found.status is Status.optimal:
-        return found
+    mixed = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
+    if mixed.status is Status.optimal:
+        return mixed
     options = problem.options.model_copy(update={"heterogeneous": False})
     due = Deadline.after(max(deadline.left_s, min(limit_s, MIN_SINGLE_S)))
     single = solve_exactly(replace(problem, options=options), highs_session, due, with_patterns=True)
-    return not_worse_than(problem, single.replicas, found)
+    return not_worse_than(problem, single.replicas, mixed)
 
 
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
@@ -106,9 +106,9 @@ def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | 
         return solve_milp(problem, lean, deadline, related=related)
     if len(np.unique(problem.table.server)) > COMPACT_TO_SERVERS:
         return solve_patterns(problem, deadline, related)
-    found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
-    if found.status is Status.optimal or deadline.passed:
-        return found
+    patterns = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
+    if patterns.status is Status.optimal or deadline.passed:
+        return patterns
     # The compact model does not start from this solution, because ties would then depend on the machine's
     # speed.
-    return merge(problem, solve_milp(problem, lean, deadline, related=related), found)
+    return merge(problem, solve_milp(problem, lean, deadline, related=related), patterns)

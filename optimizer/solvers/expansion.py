@@ -130,13 +130,13 @@ def unit_prices(problem: Problem, deadline: Deadline) -> FloatArray | None:
     relaxation.set_upper(len(formulation.value) + np.arange(len(items)), 0.0)
     if deadline.passed:
         raise OutOfTimeError
-    found = relaxation.relax(np.pad(formulation.value, (0, len(items))), deadline.left_s)
-    if found.outcome is RunStatus.time_limit:
+    result = relaxation.relax(np.pad(formulation.value, (0, len(items))), deadline.left_s)
+    if result.outcome is RunStatus.time_limit:
         raise OutOfTimeError
-    if found.row_price is None or found.outcome is not RunStatus.optimal:
+    if result.row_price is None or result.outcome is not RunStatus.optimal:
         return None
     rows = formulation.shared
-    own_and_followers = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
+    own_and_followers = np.maximum(-result.row_price[rows.row] / rows.divisor, 0.0)
     np.add.at(prices, problem.limits.source[rows.limit], own_and_followers)
     return prices
 

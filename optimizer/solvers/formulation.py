@@ -148,24 +148,27 @@ class Formulation:
     @property
     def labels(self) -> list[Label]:
         """Meaning of each variable; variables with the same name are numbered from the second on."""
-        found, seen = list[Label](), Counter[str]()
+        labels, seen = list[Label](), Counter[str]()
         for name, meaning, server, accelerator in (label for each in self.blocks for label in each.labels()):
             seen[name] += 1
             unique = f"{name}_{seen[name]}" if seen[name] > 1 else name
-            found.append((unique, meaning, server, accelerator))
-        return found
+            labels.append((unique, meaning, server, accelerator))
+        return labels
 
     def coefficients(self, objective: LevelObjective) -> FloatArray:
         """Return the coefficient of each variable in the objective of a level."""
-        found, n = objective.on_value * self.value + objective.on_changes * self.changed, len(self.columns)
-        found[self.unserved] += objective.on_unserved[self.servers]
+        coefficients, n = (
+            objective.on_value * self.value + objective.on_changes * self.changed,
+            len(self.columns),
+        )
+        coefficients[self.unserved] += objective.on_unserved[self.servers]
         off_preferred = self.problem.off_preferred_rpm[self.columns] * self.replicas_each
-        found[:n] += objective.on_off_preferred * off_preferred
+        coefficients[:n] += objective.on_off_preferred * off_preferred
         if objective.on_columns is not None:
-            found[:n] += objective.on_columns[self.columns]
+            coefficients[:n] += objective.on_columns[self.columns]
         if objective.on_unreserved is not None:
-            found[self.unreserved] += objective.on_unreserved[self.unreserved_servers]
-        return found
+            coefficients[self.unreserved] += objective.on_unreserved[self.unreserved_servers]
+        return coefficients
 
     def constant(self, objective: LevelObjective) -> float:
         """Return the constant term of the objective of a level."""

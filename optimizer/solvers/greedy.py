@@ -128,13 +128,13 @@ def _give_reserves(problem: Problem, chosen: list[int], left: Remaining, *, movi
         return chosen
     choices, each = _choices(problem, table.reserved), table.num_replicas.tolist()
     reserved, members, place = (each.tolist() for each in (table.reserved, table.members, table.accelerator))
-    found = []
+    give_reserves = []
     for candidate in chosen:
         options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
         options = [option for option in options if members[option] == members[candidate]]
         options = [option for option in options if moving or place[option] == place[candidate]]
         left.take(candidate, -each[candidate])
         fitting = (option for option in options if left.most(option) >= each[option])
-        found.append(next(fitting, candidate))
-        left.take(found[-1], each[found[-1]])
-    return found
+        give_reserves.append(next(fitting, candidate))
+        left.take(give_reserves[-1], each[give_reserves[-1]])
+    return give_reserves

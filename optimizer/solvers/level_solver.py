@@ -55,10 +55,10 @@ class Incumbent:
 
     def offer(self, replicas: IntArray) -> bool:
         """Replace the incumbent by a solution if that is better, and return whether it is."""
-        found = Reached(self.problem, replicas)
-        better = found.is_better(self.reached)
+        reached = Reached(self.problem, replicas)
+        better = reached.is_better(self.reached)
         if better:
-            self.reached = found
+            self.reached = reached
         return better
 
 
@@ -105,7 +105,6 @@ class LevelSolver(ABC):
         """Minimise one level as far as time permits.
 
         Args:
-            objective: the level.
             known: bounds known in advance.
             deadline: time at which to stop.
 

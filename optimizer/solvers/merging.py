@@ -29,14 +29,14 @@ def merge(problem: Problem, first: Solution, second: Solution) -> Solution:
     return replace(best, levels=levels, status=Status.optimal if proved else best.status)
 
 
-def not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Solution:
+def not_worse_than(problem: Problem, other: IntArray, solution: Solution) -> Solution:
     """Return a solution, or `other` if that is better."""
-    if not is_better(problem, other, found.replicas):
-        return found
-    if found.status is Status.heuristic:
-        return replace(found, replicas=other, levels=levels_of(problem, other, proved=False))
-    bounds = _bounds_for(problem, other, found)
-    return replace(found, replicas=other, levels=bounded_levels(problem, other, bounds))
+    if not is_better(problem, other, solution.replicas):
+        return solution
+    if solution.status is Status.heuristic:
+        return replace(solution, replicas=other, levels=levels_of(problem, other, proved=False))
+    bounds = _bounds_for(problem, other, solution)
+    return replace(solution, replicas=other, levels=bounded_levels(problem, other, bounds))
 
 
 def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dict[str, float]:
@@ -44,12 +44,12 @@ def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dic
 
     After a level at which the replicas are worse, levels have trivial bounds.
     """
-    found = Reached(problem, solution.replicas)
+    reached = Reached(problem, solution.replicas)
     bounds, holds = trivial_bounds(problem), True
-    differences = Reached(problem, replicas).differences(found)
+    differences = Reached(problem, replicas).differences(reached)
     for objective, level, more in zip(problem.objectives, solution.levels, differences, strict=True):
         if holds and level.bound is not None:
-            bounds[objective.name] = objective.steps_of(level.bound, found.left, found.taken)
+            bounds[objective.name] = objective.steps_of(level.bound, reached.left, reached.taken)
         holds &= more <= 0
     return bounds
 

@@ -29,7 +29,6 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
 
     Args:
         problem: the planning problem.
-        solution: its solution.
         names: names of servers, and names of accelerators.
         path: FILE.lp or FILE.mps; the suffix selects the format.
 

@@ -183,7 +183,6 @@ def service_objectives(
 
     Args:
         members: members of the servers: the servers themselves, or the servers of a shared queue.
-        table: the candidates.
         to_serve: whether a server without an allocation counts as unserved, shape (S,).
         min_replicas: minimum number of replicas of each server, shape (S,).
         priority: priority of each server, shape (S,).

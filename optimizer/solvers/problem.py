@@ -149,7 +149,6 @@ class Problem:
         cards it is the cost of the cards.
 
         Args:
-            server: the servers.
             cost: cost of the replicas of each server [cents/h].
             elsewhere: part of `cost` that is not on current accelerators of the server [cents/h].
             stays: whether the server keeps a replica on a current accelerator.
@@ -344,8 +343,8 @@ class Problem:
         The variables of prices count all use, so the budget still includes their cost for this solution.
         """
         used = self.limits.used(replicas)
-        found = self.with_amounts(self.limits.amount - used)
-        return replace(found, prices=self.prices.after(used))
+        result = self.with_amounts(self.limits.amount - used)
+        return replace(result, prices=self.prices.after(used))
 
     @cached_property
     def discount(self) -> FloatArray:
@@ -410,7 +409,6 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """Build the planning problem of the candidates of a system.
 
     Args:
-        candidates: the candidates.
         excluded: names of servers that must get no replicas although they need some; they count as unserved.
     """
     servers, system = candidates.arrays.servers, candidates.system
@@ -453,12 +451,16 @@ def _current_replicas(candidates: Candidates, extra: int) -> IntArray:
 
     The cards that are shared now belong to extra servers.
     """
-    found = np.pad(candidates.arrays.servers.current_replicas, ((0, extra), (0, 0)), constant_values=-1)
+    current_replicas = np.pad(
+        candidates.arrays.servers.current_replicas, ((0, extra), (0, 0)), constant_values=-1
+    )
     place_of = {name: a for a, name in enumerate(candidates.arrays.accelerator_names)}
     for server in candidates.system.servers.values() if extra else ():
         shared = [pool.accelerator for pool in server.current.pools if pool.mode == "shared"]
-        found[len(found) - extra :, [place_of[name] for name in shared if name in place_of]] = 0
-    return frozen(found)
+        current_replicas[
+            len(current_replicas) - extra :, [place_of[name] for name in shared if name in place_of]
+        ] = 0
+    return frozen(current_replicas)
 
 
 def _rows_and_topologies(
@@ -481,8 +483,8 @@ def _rows_and_topologies(
     if coupled:
         together = np.isin(table.server, coupled) & (table.source == Source.replicas)
         table = replace(table, source=frozen(np.where(together, Source.coupled, table.source)))
-    found = [topology.of(candidates, of == place, servers) for place, topology in enumerate(used, 1)]
-    topologies = [each for each in found if each is not None]
+    rows = [topology.of(candidates, of == place, servers) for place, topology in enumerate(used, 1)]
+    topologies = [each for each in rows if each is not None]
     left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
     kept = ~np.isin(table.server, left_out)
     for each in topologies:

@@ -88,8 +88,8 @@ class _Leftover:
 
     def exhaust(self, server: int) -> None:
         """Allocate all replicas that a server can use."""
-        while self._in_time() and (found := self._best_column(server)) is not None:
-            self._give(*found)
+        while self._in_time() and (best_column := self._best_column(server)) is not None:
+            self._give(*best_column)
 
     def allocate_round_robin(self, members: Sequence[int]) -> None:
         """Allocate one replica at a time to the server with the smallest served share of its load.
@@ -102,11 +102,11 @@ class _Leftover:
             heapq.heapify(queue)
             while queue and self._in_time():
                 _, turn, server = queue[0]
-                found = self._best_column(server)
-                if found is None:
+                best_column = self._best_column(server)
+                if best_column is None:
                     heapq.heappop(queue)
                 else:
-                    self._give(found[0], 1)
+                    self._give(best_column[0], 1)
                     heapq.heapreplace(queue, (self.share(server), turn, server))
             if not any(self._moved(server) for server in members if self._in_time()):
                 return
@@ -141,15 +141,15 @@ class _Leftover:
         """
         mine, (carried, count) = self._mine(server), self._has(server)
         missing = max(self.load[server] - carried, 0.0)
-        found = list[tuple[float, float, int, int]]()
+        best_column = list[tuple[float, float, int, int]]()
         for candidate in mine if mine and self.one_pool else self.candidates.get(server, []):
             for_load = math.ceil(missing / self.rate[candidate] * (1 - ROUNDING)) if missing else 0
             useful = max(for_load, self.least[server] - count)
             usable = int(min(useful, self.left.most(candidate), self.most[server] - count))
             if usable > 0:
                 share = self._share_of(server, carried + usable * self.rate[candidate], count + usable)
-                found.append((-share, usable * self.cost[candidate], candidate, usable))
-        return min(found)[2:] if found else None
+                best_column.append((-share, usable * self.cost[candidate], candidate, usable))
+        return min(best_column)[2:] if best_column else None
 
     def _mine(self, server: int) -> list[int]:
         return [candidate for candidate in self.candidates.get(server, []) if self.taken[candidate]]
@@ -167,7 +167,6 @@ class _Leftover:
         """Return the smaller of the served share of the load and the share of the minimum number of replicas.
 
         Args:
-            server: the server.
             carried_rps: rate that its replicas carry [requests/s].
             count: number of its replicas.
         """

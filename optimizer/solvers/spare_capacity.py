@@ -14,13 +14,13 @@ from optimizer.tolerances import ROUNDING
 
 def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
     """Replace pools by candidates with a reserve if they have the same number of replicas."""
-    table, found = problem.table, replicas.copy()
+    table, result = problem.table, replicas.copy()
     sized = np.flatnonzero(problem.repeats & table.reserved & ~problem.divisible)
     alone = problem.by_server(replicas > 0) == 1
     large = (replicas[sized - 1] > 0) & (replicas[sized - 1] >= table.num_replicas[sized])
     sized = sized[large & alone[table.server[sized]]]
-    found[sized], found[sized - 1] = replicas[sized - 1], 0
-    return found
+    result[sized], result[sized - 1] = replicas[sized - 1], 0
+    return result
 
 
 def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
@@ -84,11 +84,11 @@ def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntA
             np.subtract.at(after, rows[c], use[c])
             if rank[c] >= rank[now] or (after[rows[c]] < 0).any():
                 continue
-            found = replicas.copy()
-            found[now], found[c] = 0, table.num_replicas[c]
-            if _costs_more(problem, found, replicas):
+            exchanged = replicas.copy()
+            exchanged[now], exchanged[c] = 0, table.num_replicas[c]
+            if _costs_more(problem, exchanged, replicas):
                 continue
-            replicas, left, own[table.server[c]], improved = found, after, c, True
+            replicas, left, own[table.server[c]], improved = exchanged, after, c, True
     return replicas
 
 

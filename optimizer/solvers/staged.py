@@ -113,10 +113,10 @@ class _Stages:
         rest = self.problem.after(self.partial)
         stage = rest.take(np.flatnonzero(rows)).of_servers(servers)
         before = np.where(self.in_full[self.problem.table.server], self.full, 0)[rows]
-        found = not_worse_than(stage, before, self.solve(stage, self.deadline.share(share)))
-        self.solved.append(found)
+        result = not_worse_than(stage, before, self.solve(stage, self.deadline.share(share)))
+        self.solved.append(result)
         self.full = np.zeros(len(rows), np.int64)
-        self.full[rows] = found.replicas
+        self.full[rows] = result.replicas
 
     def _serve_in_part(self, now: BoolArray) -> None:
         """Allocate the capacity that full service leaves to the given servers, by the saturation policy."""
@@ -156,9 +156,9 @@ class _Stages:
             bound = None if level.bound is None else value - (level.value - level.bound)
             levels.append(SolvedLevel(objective.name, value, bound))
         order = [Status.heuristic, Status.feasible, Status.optimal]
-        found = [each.status for each in self.solved]
-        found += [] if self.finished else [Status.feasible]
-        return Solution(replicas, min(found, key=order.index), last.solver, tuple(levels))
+        status = [each.status for each in self.solved]
+        status += [] if self.finished else [Status.feasible]
+        return Solution(replicas, min(status, key=order.index), last.solver, tuple(levels))
 
 
 def _first_loaded(problem: Problem) -> IntArray:

@@ -72,7 +72,6 @@ def check_field_names(model: type[BaseModel], names: Iterable[str], place: str, 
 
     Args:
         model: the document.
-        names: the names.
         place: prefix of messages.
         noun: noun for messages.
 

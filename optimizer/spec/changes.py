@@ -251,7 +251,6 @@ def _edited(
     """Return the system that results from changed values in its documents.
 
     Args:
-        system: the system.
         edits: by the Python name of a section, a function that returns the new values of each item.
         options: new values of options, by Python name.
     """
@@ -273,7 +272,6 @@ def _changed(document: _Document, place: str, values: _Values, currency: str | N
     """Return a copy of a document with new values by Python name; None removes a field.
 
     Args:
-        document: the document.
         place: prefix of messages.
         values: new values by Python name.
         currency: currency of new costs; None: plain numbers.

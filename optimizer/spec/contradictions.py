@@ -142,7 +142,6 @@ def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: o
         part: the document.
         at: location of the item.
         check: function that checks an item, given the prefix of its messages.
-        item: the item.
     """
     try:
         check(item, "")

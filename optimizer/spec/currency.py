@@ -31,15 +31,15 @@ def first_currency(
 
 def currency_problems(index: Index, parts: Iterable[Part] = ()) -> Iterator[Finding]:
     """Yield the prices in another currency than most prices have, because they cannot be added."""
-    found = [
+    problems = [
         (part, at, price.currency)
         for part, at, price in chain(_prices(index), _budgets(parts))
         if isinstance(price, Price)
     ]
-    counts = Counter(currency for _, _, currency in found)
+    counts = Counter(currency for _, _, currency in problems)
     usual = max(counts, key=lambda currency: counts[currency], default=None)
-    first = next(((part, at) for part, at, currency in found if currency == usual), None)
-    for part, at, currency in found:
+    first = next(((part, at) for part, at, currency in problems if currency == usual), None)
+    for part, at, currency in problems:
         if currency != usual:
             text = f"a price in {currency}; give all prices in one currency: there is one in {usual} at "
             yield Finding(part, at, text, first)

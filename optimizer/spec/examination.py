@@ -44,8 +44,8 @@ def examine(path: str | os.PathLike[str]) -> Examination:
             faults.append(_whole(error))
             incomplete |= _ALL_SECTIONS
             continue
-        found, mine, missing = _examined(text)
-        parts += found
+        examined, mine, missing = _examined(text)
+        parts += examined
         faults += mine
         incomplete |= missing
     faults += contradictions(parts, incomplete)
@@ -55,8 +55,8 @@ def examine(path: str | os.PathLike[str]) -> Examination:
 def examine_text(text: Text) -> Examination:
     """Find all faults of one document."""
     parts, faults, incomplete = _examined(text)
-    found = [*faults, *contradictions(parts, incomplete)]
-    return Examination(tuple(parts), tuple(sorted_faults(found)[:MAX_FAULTS]))
+    findings = [*faults, *contradictions(parts, incomplete)]
+    return Examination(tuple(parts), tuple(sorted_faults(findings)[:MAX_FAULTS]))
 
 
 def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:

@@ -73,8 +73,8 @@ class Feature:
 
     def field_of(self, server: Server) -> str | None:
         """Return the field by which a server uses the feature; None if the server does not use it."""
-        found = next((name for name in self.fields if _is_given(server, name)), None)
-        return None if found is None else type(server).model_fields[found].alias or found
+        given = next((name for name in self.fields if _is_given(server, name)), None)
+        return None if given is None else type(server).model_fields[given].alias or given
 
     def of_accelerator(self, accelerator: Accelerator) -> bool:
         """Return whether an accelerator uses the feature."""

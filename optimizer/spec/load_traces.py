@@ -44,7 +44,6 @@ class LoadStep:
         """Create a step from the reported servers and routes of documents, with their loads.
 
         Args:
-            system: the system.
             time_s: time of the report [s].
             items: the servers and routes.
         """
@@ -78,13 +77,13 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
     for place, fields in csv_rows(path, partial(_column, system=system), "time"):
         here = steps.setdefault(_seconds(fields.pop("time"), place), {})
         for name, given in _loads(fields):
-            found = loaded(system, name, given, place)
+            owner = loaded(system, name, given, place)
             if name in here:
-                raise SpecError(f"{place}: {noun_of(found)} {name!r} occurs twice at this time")
-            if given and isinstance(found, Server) and found.deadline is not None:
+                raise SpecError(f"{place}: {noun_of(owner)} {name!r} occurs twice at this time")
+            if given and isinstance(owner, Server) and owner.deadline is not None:
                 raise SpecError(f"{place}: server {name!r} has a deadline, which sets its load; remove it")
             if given:
-                here[name] = found
+                here[name] = owner
         if len(steps) > MAX_STEPS:
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:

@@ -58,7 +58,6 @@ def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> 
     """Return a server or a route with the load fields of a CSV row; empty fields keep their values.
 
     Args:
-        system: the system.
         name: the server or the route.
         fields: text by column.
         place: location of the row, for messages.
@@ -102,11 +101,11 @@ def load_owner(system: System, name: str) -> Server | Route:
         raise SpecError(
             f"server {name!r} gets its load from route {owner.name!r}; give the load of that route"
         )
-    found = route or server
-    if found is None:
+    result = route or server
+    if result is None:
         hint = did_you_mean(name, load_names(system))
         raise SpecError(f"server {name!r} does not exist in the system{hint}")
-    return found
+    return result
 
 
 def load_names(system: System) -> list[str]:

@@ -114,9 +114,6 @@ def placed(
     """Return replicas of a server on an accelerator, in the form that limits count.
 
     Args:
-        system: the system.
-        server: the server.
-        accelerator: the accelerator.
         count: number of replicas.
         power_w: power of one replica at its largest rate [W]; None uses full power if any limit counts power.
     """
@@ -133,7 +130,6 @@ def placed_cards(system: System, accelerator: str, count: int, name: str) -> Pla
     """Return shared cards in the form that limits count.
 
     Args:
-        system: the system.
         accelerator: name of the accelerator.
         count: number of cards.
         name: name of the owner.

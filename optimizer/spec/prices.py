@@ -52,7 +52,7 @@ def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) ->
         accelerators: accelerators by name.
         cards: number of cards by type.
     """
-    found = [
+    priced_units = [
         PricedUnits(item.name, False, item.cost_cents_per_h, _steps_of(item))  # noqa: FBT003  named above
         for item in accelerators.values()
         if item.tiers
@@ -62,8 +62,8 @@ def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) ->
         if mine and isinstance(number, UnlimitedCards) and number.owned is not None:
             listed = price_of_card(mine[0])
             steps = (float(number.owned), listed), (ENDLESS, float(number.more_cents_per_h))
-            found.append(PricedUnits(type_name, True, listed, steps))  # noqa: FBT003  named above
-    return found
+            priced_units.append(PricedUnits(type_name, True, listed, steps))  # noqa: FBT003  named above
+    return priced_units
 
 
 def price_of_card(item: Accelerator) -> float:
@@ -115,7 +115,6 @@ def option_problems(
     """Yield the name, and a message, of each option that no plan can satisfy, or for which data is missing.
 
     Args:
-        options: the options.
         accelerators: accelerators by name.
         used: names of the accelerators that profiles use.
     """

@@ -58,12 +58,12 @@ def with_hits(system: System, name: str, hit_rate: float) -> System:
             for shape in load.shapes
         )
 
-    found = _with_shapes(system, name, changed)
+    result = _with_shapes(system, name, changed)
     alone = system.documented.get(name)
     if alone is None or not alone.current.load.prefix_tokens:
-        return found
+        return result
     load = alone.current.load.model_copy(update={"prefix_hit_rate": hit_rate})
-    return found.with_items(alone.with_load(load))
+    return result.with_items(alone.with_load(load))
 
 
 def without_hits(system: System) -> System:

@@ -42,7 +42,7 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
         servers: servers in planned form, by name.
         priority_of: returns the priority of a server.
     """
-    found = {
+    streams = {
         part.name: Stream(
             name=part.name,
             owner=owner_of(part),
@@ -53,7 +53,7 @@ def streams_of(servers: Mapping[str, Server], priority_of: Callable[[Server], in
         for name, server in servers.items()
         for part in members_of(server)
     }
-    return {name: found[name] for name in sorted(found)}
+    return {name: streams[name] for name in sorted(streams)}
 
 
 def has_members(server: Server) -> bool:
@@ -78,7 +78,6 @@ def with_allocations(
     """Return a document's server with other allocations and the same load.
 
     Args:
-        server: the server.
         allocations: allocations by the name under which the server, its queue or one of its versions is
             planned; others are ignored.
         field: the allocation to replace: ``current`` or ``desired``.

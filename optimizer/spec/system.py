@@ -146,8 +146,8 @@ class System:
                     f"{name} of this system were replaced to answer a question, so its documents, from which "
                     "they would follow again, cannot be edited"
                 )
-        found = compiled(spec, self)
-        return replace(found, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
+        result = compiled(spec, self)
+        return replace(result, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
 
     def with_planned(
         self, servers: Mapping[str, Server], routes: Mapping[str, Route] = MappingProxyType({})
@@ -268,16 +268,16 @@ class System:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
         known = {**self.in_plans, **self.documented}
-        found = known[known_name(server_name, known, f"servers.{server_name}: server")]
-        if isinstance(found, Version):
-            text = f"its load is a share of the load of {found.whole.name!r}; change that"
+        changed = known[known_name(server_name, known, f"servers.{server_name}: server")]
+        if isinstance(changed, Version):
+            text = f"its load is a share of the load of {changed.whole.name!r}; change that"
             raise SpecError(f"servers.{server_name}: {text}")
         route = self.routed.get(server_name)
         if route is not None:
             raise SpecError(
                 f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"
             )
-        server = with_changed_load(found, changes)
+        server = with_changed_load(changed, changes)
         for part in members_of(server):
             for model in (part.model, *(share.model for share in part.split or ())):
                 check_lengths(part.current.load, f"servers.{server_name}.load.", self.profiles_of(model))
@@ -345,11 +345,11 @@ class System:
 
         The number is 0 if the accelerator is unknown.
         """
-        found = self.accelerators.get(accelerator)
-        if found is None:
+        known = self.accelerators.get(accelerator)
+        if known is None:
             return "", 0
         profile = self.profiles.get((self.servers[server].model, accelerator))
-        return found.type, found.multiplicity * (profile.acc_count if profile else 1)
+        return known.type, known.multiplicity * (profile.acc_count if profile else 1)
 
     def may_serve(self, server: Server, accelerator: str) -> bool:
         """Return whether the places of a server and an accelerator allow its requests to run there."""
@@ -461,8 +461,8 @@ def with_checked_spec(system: System, spec: SystemSpec) -> System:
 
 
 def _check(parts: Sequence[Part], *, lengths_optional: bool, checked: SystemSpec | None = None) -> None:
-    found = findings(parts, Index.of(parts), lengths_optional=lengths_optional, checked=checked)
-    problems = list(islice(found, MAX_FAULTS + 1))
+    result = findings(parts, Index.of(parts), lengths_optional=lengths_optional, checked=checked)
+    problems = list(islice(result, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
 
@@ -486,7 +486,7 @@ def compiled(spec: SystemSpec, before: System | None = None) -> System:
     else:
         servers, routes = planned_servers(_by_key(spec.servers), classes), _by_key(spec.routes)
         servers = with_routed_loads(servers, spec.routes)
-    found = System(
+    system = System(
         spec=spec,
         accelerators=_by_key(spec.accelerators),
         profiles=_by_key(spec.models),
@@ -498,7 +498,7 @@ def compiled(spec: SystemSpec, before: System | None = None) -> System:
         routes=routes,
         nodes=_by_key(spec.nodes),
     )
-    return replace(found, compiled_fields=tuple(getattr(found, name) for name in COMPILED))
+    return replace(system, compiled_fields=tuple(getattr(system, name) for name in COMPILED))
 
 
 _SECTIONS = tuple(name for name in SystemSpec.model_fields if name != "optimizer")
@@ -535,7 +535,6 @@ def with_changed_load(server: Server, changes: Mapping[str, Any], place: str = "
     """Return a copy of a server with changed load fields.
 
     Args:
-        server: the server.
         changes: new values by Python name (``arrival_rate_rpm``).
         place: prefix of messages; by default, the path of the load.
 

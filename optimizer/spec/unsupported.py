@@ -15,7 +15,6 @@ def refused_problems(documents: Documents, used: Collection[str]) -> Iterator[Fi
     """Yield the fields and options of documents that a feature in use does not support.
 
     Args:
-        documents: the documents.
         used: names of the features that they use.
     """
     index, features = documents.index, features_by_server(documents.index)
@@ -64,7 +63,6 @@ def refused_options(options: OptimizerOptions, used: Collection[str]) -> Iterato
     """Yield the name, and a message, of each option that a feature in use does not support.
 
     Args:
-        options: the options.
         used: names of the features that the system uses.
     """
     for feature in FEATURES:

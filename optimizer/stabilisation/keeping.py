@@ -94,8 +94,6 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     """Return the cards and other amounts that kept replicas and the allocations of a plan leave free.
 
     Args:
-        system: the system.
-        plan: the plan.
         kept: kept replicas.
         lowest: lowest priority whose allocations are counted; None counts all.
     """
@@ -132,10 +130,10 @@ def _at_rest(system: System, row: PlacementRow) -> PlacedReplicas:
 
 def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
     """Group kept replicas by server, then by accelerator."""
-    found: dict[str, dict[str, int]] = {}
+    result: dict[str, dict[str, int]] = {}
     for (name, accelerator), number in kept.items():
-        found.setdefault(name, {})[accelerator] = number
-    return found
+        result.setdefault(name, {})[accelerator] = number
+    return result
 
 
 def share_out(runs: Runs, cards: FreeCards) -> Kept:

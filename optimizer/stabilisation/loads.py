@@ -117,8 +117,8 @@ def with_load(
             return LoadEstimate(now_s, changed.windows, mean, mean)
     windows = last.windows + weight
     mean = (last.mean_rpm * last.windows + load_rpm * weight) / windows
-    found = LoadEstimate(now_s, min(windows, MAX_WINDOWS), mean, last.level_rpm, more, less)
+    load_estimate = LoadEstimate(now_s, min(windows, MAX_WINDOWS), mean, last.level_rpm, more, less)
     if deviation > noise:
-        return replace(found, level_rpm=load_rpm)
-    known = abs(mean - found.level_rpm) > KNOWN * found.deviation_rpm(window_s, variation)
-    return replace(found, level_rpm=mean) if known else found
+        return replace(load_estimate, level_rpm=load_rpm)
+    known = abs(mean - load_estimate.level_rpm) > KNOWN * load_estimate.deviation_rpm(window_s, variation)
+    return replace(load_estimate, level_rpm=mean) if known else load_estimate

@@ -124,9 +124,9 @@ class _Search:
         goal = {pool.accelerator for pool in plan.serving_pools_of(name)}
         open_to_it = self.allowed.get(name, _may_use(self.system, name))
         self.allowed = {**self.allowed, name: tuple(on for on in open_to_it if on not in goal)}
-        found = self.plan()
+        elsewhere = self.plan()
         if name in self.allowed:
-            return found
+            return elsewhere
         cards = left_by(self.system, plan, self.kept, self._priority(name) - 1)
         runs = {each: self.runs.get(each, {}) for each in self.system.together([name])}
         none = {(each, on): 0 for each in runs for on in runs[each] if on in self.system.accelerators}
@@ -211,7 +211,6 @@ def _both(plan: Plan, system: System, running: Running, doubled: Kept, names: Se
 
     Args:
         plan: the plan with the new replicas.
-        system: the system.
         running: the running replicas.
         doubled: replicas that other servers already keep.
         names: the servers, all of one priority.

@@ -132,8 +132,6 @@ def ruled(
     A server whose load is too incomplete to size it keeps its replicas even without rules.
 
     Args:
-        wanted: the recommendation.
-        rules: the rules.
         last: the previous decision; None for a new server.
         seen: the observed state of the fleet.
         running: its current pools.
@@ -172,8 +170,6 @@ def remembered(
     """Return a decision with the history of recommended and desired replicas that later rules need.
 
     Args:
-        rules: the rules.
-        decision: the decision.
         recommended: recommended replicas by accelerator.
         now_s: time [s since the epoch].
     """
@@ -218,10 +214,10 @@ class _Step:
             idle = ReplicaTarget(0, TargetReason.unchanged)
             return {name: replace(idle, max_batch=target.max_batch) for name, target in staying.items()}, None
         needed = None if _same_place(planned, staying) else self._needed(staying)
-        found = None if needed is None else self._reason_to_stay(needed, planned)
-        if needed is None or found is None:
+        placed = None if needed is None else self._reason_to_stay(needed, planned)
+        if needed is None or placed is None:
             return planned, None
-        reason, detail = found
+        reason, detail = placed
         return {name: _held(item, item.replicas, reason, detail) for name, item in needed.items()}, reason
 
     def _needed(self, staying: Mapping[str, ReplicaTarget]) -> dict[str, ReplicaTarget] | None:

@@ -37,7 +37,6 @@ def running_pools(system: System, last: Decisions | None, seen: Observation, sta
     """Return the current pools of each server.
 
     Args:
-        system: the system.
         last: the previous decisions, if any.
         seen: the observed state of the fleet.
         startup_s: time after which replicas count as ready if their status is not reported [s].
@@ -85,12 +84,12 @@ def same_requests(server: Server, last: ServerDecision) -> bool:
 
 def kept_of(running: Running, seen: Observation) -> dict[str, dict[str, int]]:
     """Return the replicas that each server keeps if it is unserved: the reported or else the desired ones."""
-    found = {}
+    kept = {}
     for name, pools in running.items():
         reported = {
             accelerator: there.ready + there.pending
             for accelerator, there in sorted(seen.replicas.get(name, {}).items())
             if there.ready + there.pending
         }
-        found[name] = reported or {accelerator: pool.replicas for accelerator, pool in pools.items()}
-    return found
+        kept[name] = reported or {accelerator: pool.replicas for accelerator, pool in pools.items()}
+    return kept

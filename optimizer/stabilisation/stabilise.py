@@ -66,8 +66,8 @@ def denoise_loads(
             share = share_of_load(server)  # loads are counted for servers, not for versions
             counted = None if before is None or stated else scaled_load(before, 1 / share)
             whole = whole_load(server)
-            found = with_load(counted, whole.arrival_rate_rpm, whole.arrival_cv, seen.now_s, rules)
-            estimates[name] = scaled_load(found, share)
+            estimate = with_load(counted, whole.arrival_rate_rpm, whole.arrival_cv, seen.now_s, rules)
+            estimates[name] = scaled_load(estimate, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.with_load(level)
     routes = _denoised_routes(system, rules, last, seen, estimates)
@@ -89,12 +89,14 @@ def _denoised_routes(
     found_routes = {}
     for name, route in system.routes.items():
         decision = None if last is None else last.servers.get(route.large)
-        found = None if decision is None else decision.load
-        if found is None or route.large not in seen.missing:
+        estimate = None if decision is None else decision.load
+        if estimate is None or route.large not in seen.missing:
             cv = system.servers[route.large].current.load.arrival_cv
-            found = with_load(found, route.arrival_rate_rpm, cv, seen.now_s, rules)
-        estimates |= {server: scaled_load(found, share) for server, share in system.shares_of(route).items()}
-        found_routes[name] = route.model_copy(update={"arrival_rate_rpm": found.level_rpm})
+            estimate = with_load(estimate, route.arrival_rate_rpm, cv, seen.now_s, rules)
+        estimates |= {
+            server: scaled_load(estimate, share) for server, share in system.shares_of(route).items()
+        }
+        found_routes[name] = route.model_copy(update={"arrival_rate_rpm": estimate.level_rpm})
     return found_routes
 
 
@@ -109,7 +111,6 @@ def plan_next(
 
     Args:
         system: the system to plan, with denoised loads.
-        rules: the rules.
         last: the previous decisions, if any.
         seen: the observed state of the fleet.
         planner: the solver; no re-solves after its deadline.
@@ -134,7 +135,6 @@ def stabilise(
     Args:
         plan: the new plan.
         system: the planned system.
-        rules: the rules.
         last: the previous decisions, if any.
         seen: the observed state of the fleet.
         estimates: load estimates, if loads were denoised before planning.
@@ -171,13 +171,13 @@ class _PlannedFleet:
         """Return the recommendation for each server; servers without an allocation keep replicas."""
         listed, pools, system = self.plan.left_out, self.plan.allocations, self.system
         names = [name for name in system.servers if name in pools or name in listed]
-        kept, found = by_server(self._kept(listed.keys() & set(names))), {}
+        kept, recommendations = by_server(self._kept(listed.keys() & set(names))), {}
         for name in names:
             load_rpm = system.servers[name].current.load.arrival_rate_rpm
             offered = loads[name].level_rpm if name in loads else load_rpm
             served = () if name not in listed else (listed[name], kept.get(name, {}))
-            found[name] = Recommendation.of(system, name, offered, pools.get(name, ()), *served)
-        return found
+            recommendations[name] = Recommendation.of(system, name, offered, pools.get(name, ()), *served)
+        return recommendations
 
     def _kept(self, names: Iterable[str]) -> Kept:
         """Return the replicas that servers without an allocation keep, allocated by priority."""
@@ -198,7 +198,7 @@ class _PlannedFleet:
 
         `steps` has the replicas of the planned servers, by server and accelerator.
         """
-        cards, found = self.cards(), {}
+        cards, unknown = self.cards(), {}
         for name, replicas in steps.items():
             cards.take_all(name, replicas)
         for name in sorted(self.before.keys() - steps.keys(), key=self.rank):
@@ -207,9 +207,9 @@ class _PlannedFleet:
                 on: replace(target, replicas=cards.fitting(name, on, target.replicas))
                 for on, target in decision.targets.items()
             }
-            found[name] = replace(decision, targets=targets)
-            cards.take_all(name, found[name].replicas)
-        return found
+            unknown[name] = replace(decision, targets=targets)
+            cards.take_all(name, unknown[name].replicas)
+        return unknown
 
     def rank(self, name: str) -> tuple[int, str]:
         """Return the sort key of a server in the order in which servers get cards: priority and name."""
@@ -225,25 +225,25 @@ class _PlannedFleet:
         moving = {name for name, _ in self.plan.kept_replicas}  # these servers move so that cards become free
         moving |= self.shared_cards.keys()
         moving |= {name for name, last in self.before.items() if last.shared_since_s is not None}
-        found = {
+        fitting = {
             name: unchanged_plan(item)
             if name in moving
             else ruled(item, self.rules, self.before.get(name), self.seen, self.running.get(name, {}), cost)
             for name, item in wanted.items()
         }
-        cards, beyond = self.cards(), {n: _beyond(found[n], item) for n, item in wanted.items()}
-        for name, item in found.items():
+        cards, beyond = self.cards(), {n: _beyond(fitting[n], item) for n, item in wanted.items()}
+        for name, item in fitting.items():
             cards.take_all(name, item.replicas)
         for name in sorted(wanted, key=self.rank, reverse=True):
             if any(cards.missing(name, accelerator) for accelerator in beyond[name]):
-                cards.take_all(name, found[name].replicas, -1)
-                found[name] = unchanged_plan(wanted[name])
-                cards.take_all(name, found[name].replicas)
-        held = [name for name in sorted(wanted, key=self.rank) if _beyond(found[name], wanted[name])]
-        while held and self.transition(wanted, found).blocked:
+                cards.take_all(name, fitting[name].replicas, -1)
+                fitting[name] = unchanged_plan(wanted[name])
+                cards.take_all(name, fitting[name].replicas)
+        held = [name for name in sorted(wanted, key=self.rank) if _beyond(fitting[name], wanted[name])]
+        while held and self.transition(wanted, fitting).blocked:
             name = held.pop()
-            found[name] = unchanged_plan(wanted[name])
-        return found
+            fitting[name] = unchanged_plan(wanted[name])
+        return fitting
 
     def transition(self, wanted: Mapping[str, Recommendation], ways: Mapping[str, Ruled]) -> Transition:
         """Return the transition from the running to the desired replicas."""
@@ -268,10 +268,10 @@ class _PlannedFleet:
     @cached_property
     def shared_cards(self) -> Mapping[str, list[PlanRow]]:
         """Rows of each server on shared cards, if any."""
-        found = {
+        shared_cards = {
             name: [row for row in rows if row.mode == "shared"] for name, rows in rows_of(self.plan).items()
         }
-        return {name: rows for name, rows in found.items() if rows}
+        return {name: rows for name, rows in shared_cards.items() if rows}
 
     def shared_since_s(self, name: str) -> float | None:
         """Return the time since which plans have put a server on shared cards [s since the epoch].

@@ -227,17 +227,17 @@ class Transition:
         retain.
         """
         state = self._forced() if self.first is None else self.first.copy()
-        found = {}
+        step = {}
         for goal in self.goals:
-            found[goal.server] = {name: pool.replicas for name, pool in state.pools[goal.server].items()}
+            step[goal.server] = {name: pool.replicas for name, pool in state.pools[goal.server].items()}
             spare = {} if goal.waived else goal.retained(self.running.get(goal.server, {}))
             for name, number in spare.items():
-                there = found[goal.server].get(name, 0)
+                there = step[goal.server].get(name, 0)
                 more = state.free.fitting(goal.server, name, goal.replicas.get(name, 0) + number - there)
                 if more > 0:
                     state.free.take(goal.server, name, more)
-                    found[goal.server][name] = there + more
-        return found
+                    step[goal.server][name] = there + more
+        return step
 
     @property
     def is_reachable(self) -> bool:
@@ -259,14 +259,14 @@ class Transition:
         if self._order(state) is not None:
             return state
         order = self._order(self.start)
-        found = self.start.copy() if order is not None else self._searched()
-        if found is None:
+        searched = self.start.copy() if order is not None else self._searched()
+        if searched is None:
             return None
         for goal in order or ():
-            if found.begin(goal):
+            if searched.begin(goal):
                 break
         return self._with_more(
-            found, [goal for goal in self.goals if goal.unstarted(found.pools[goal.server])]
+            searched, [goal for goal in self.goals if goal.unstarted(searched.pools[goal.server])]
         )
 
     def _with_more(self, state: State, goals: Sequence[MoveGoal]) -> State:

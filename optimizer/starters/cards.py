@@ -37,7 +37,7 @@ def find_cards(name: str, description: str) -> tuple[str, ...] | LeftOut:
         name: the card's name in the price list.
         description: other texts of the offer: instance type, description, memory.
     """
-    variant = next((found[1] for text in (name, description) if (found := _VARIANT.search(text))), "").lower()
+    variant = next((cards[1] for text in (name, description) if (cards := _VARIANT.search(text))), "").lower()
     stated = _memory_gb(name, description)
     facts = next((card for spelling in _spellings(name, variant) if (card := _known(spelling))), None)
     if facts is None:
@@ -68,8 +68,8 @@ def _spellings(name: str, variant: str) -> Iterator[str]:
 
 def _memory_gb(name: str, description: str) -> float | None:
     """Return the memory of a card that an offer states [GB]; None if it states none."""
-    if (found := _STATED_MEMORY.search(description)) and float(found[1]) > 0:
-        size = float(found[1])
+    if (match := _STATED_MEMORY.search(description)) and float(match[1]) > 0:
+        size = float(match[1])
         return size / 1024 if size >= _MIB_FROM else size
     return float(memory[1]) if (memory := _MEMORY.search(name)) else None
 

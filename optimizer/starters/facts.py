@@ -78,12 +78,12 @@ class StarterFacts:
     def rented(self) -> dict[str, Price]:
         """Lowest price of a rented card, by accelerator that is also owned; empty for offers of clouds."""
         owned = {offer.accelerator for offer in self.offers if offer.count is not None}
-        found: dict[str, Price] = {}
+        rented: dict[str, Price] = {}
         for offer in self.offers if self.template != "clouds" else ():
             if offer.count is None and offer.accelerator in owned:
                 price = Price(round(offer.price / offer.cards, 6), offer.price.currency)
-                found[offer.accelerator] = min(price, found.get(offer.accelerator, price))
-        return found
+                rented[offer.accelerator] = min(price, rented.get(offer.accelerator, price))
+        return rented
 
     def in_nodes(self, offer: Offer) -> bool:
         """Return whether an offer is a node, which is bought or rented with all its cards.
@@ -145,7 +145,6 @@ def check_template(template: Template, models: tuple[str, ...], offers: tuple[Of
     """Check that a template suits the models and offers.
 
     Args:
-        template: the template.
         models: models known so far.
         offers: offers known so far; those without a number of cards are rented, next to owned ones.
 

@@ -85,16 +85,16 @@ def read_prices(
         raise SpecError(f"{path}: the file has no prices")
     columns = {name.lower() for _, row in rows[:1] for name in row}
     if columns >= _SKYPILOT:
-        found = list(_skypilot(rows, spot=spot))
+        prices = list(_skypilot(rows, spot=spot))
     elif columns >= _PLAIN and not spot:
-        found = list(_plain(rows))
+        prices = list(_plain(rows))
     else:
         what = "SpotPrice, which --spot requires" if spot else "AcceleratorName, AcceleratorCount and Price"
         raise SpecError(
             f"{path}: the header must name accelerator and price, or (SkyPilot) {what}; it names "
             f"{', '.join(sorted(columns)) or 'nothing'}"
         )
-    offers = [offer for offer in found if isinstance(offer, Offer)]
+    offers = [offer for offer in prices if isinstance(offer, Offer)]
     chosen = _chosen(path, offers, "place", region)
     chosen = _chosen(path, chosen, "price.currency", currency)
     best: dict[tuple[str, int, str], Offer] = {}
@@ -102,7 +102,7 @@ def read_prices(
         key = offer.accelerator, offer.cards, offer.price.currency
         if key not in best or (offer.price, offer.place) < (best[key].price, best[key].place):
             best[key] = offer
-    return PriceList(tuple(best[key] for key in sorted(best)), tuple(_notes(found, chosen)))
+    return PriceList(tuple(best[key] for key in sorted(best)), tuple(_notes(prices, chosen)))
 
 
 def _chosen(path: object, offers: list[Offer], attribute: str, value: str | None) -> list[Offer]:
@@ -112,11 +112,11 @@ def _chosen(path: object, offers: list[Offer], attribute: str, value: str | None
         SpecError: there are offers, but none has the value.
     """
     of = attrgetter(attribute)
-    found = [offer for offer in offers if value is None or value.lower() == of(offer).lower()]
-    if offers and not found:
+    chosen = [offer for offer in offers if value is None or value.lower() == of(offer).lower()]
+    if offers and not chosen:
         others = sorted(set(map(of, offers)))
         raise SpecError(f"{path}: no offers in {value!r}; the file has {', '.join(others[:10])}")
-    return found
+    return chosen
 
 
 def _notes(found: Sequence[Offer | LeftOut], chosen: Sequence[Offer]) -> Iterator[str]:
@@ -139,16 +139,16 @@ def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator
             continue
         cards = _number(row["acceleratorcount"], place, "AcceleratorCount")
         text = f"{row.get('instancetype', '')} {row.get('gpuinfo', '')}"
-        found = find_cards(SKYPILOT_NAMES.get(name.lower(), name), text)
-        if isinstance(found, LeftOut):
-            yield found._replace(name=name)
+        result = find_cards(SKYPILOT_NAMES.get(name.lower(), name), text)
+        if isinstance(result, LeftOut):
+            yield result._replace(name=name)
         elif cards < 1 or not cards.is_integer():
             yield LeftOut(f"{cards:g} {name}", "part of a card")
         elif not price:
             yield LeftOut(f"{cards:g} {name} in {row.get('region') or 'the file'}", f"no {column}")
         else:
             amount = Price(round(100 * _number(price, place, column), 6), "USD")
-            yield from _each(found, int(cards), amount, row.get("region", ""))
+            yield from _each(result, int(cards), amount, row.get("region", ""))
 
 
 def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
@@ -163,15 +163,15 @@ def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
             raise SpecError(f"{place}: price: {error}") from None
         if not isinstance(price, Price) or price < 0:
             raise SpecError(f"{place}: price: {row['price']!r} must have a currency; write {NAMED_EXAMPLES}")
-        found = find_cards(name, " ".join(text for key, text in row.items() if key not in _OF_PLAIN))
-        if isinstance(found, LeftOut):
-            yield found._replace(name=name)
+        prices = find_cards(name, " ".join(text for key, text in row.items() if key not in _OF_PLAIN))
+        if isinstance(prices, LeftOut):
+            yield prices._replace(name=name)
             continue
         number = _number(cards, place, "cards")
         if number < 1 or not number.is_integer():
             raise SpecError(f"{place}: cards: must be an integer, at least 1, not {cards!r}")
         count = int(_number(row["count"], place, "count")) if row.get("count") else None
-        yield from _each(found, int(number), price, row.get("place", ""), count)
+        yield from _each(prices, int(number), price, row.get("place", ""), count)
 
 
 def _each(

@@ -100,7 +100,7 @@ def _in_nodes(offered: Sequence[Slice]) -> tuple[list[Slice], list[Slice]]:
 
 def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
     """Return the accelerators on offer, and notes about offers that are not used."""
-    found: dict[tuple[str, bool], Slice] = {}
+    slices: dict[tuple[str, bool], Slice] = {}
     notes: list[str] = []
     for offer in start.offers:
         if offer.count is None and offer.accelerator in start.rented and not start.in_nodes(offer):
@@ -117,11 +117,11 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
             left = counted(offer.count % offer.cards, "card")
             notes.append(f"{left} of {offer.name} fill no node of {offer.cards} and are not used")
         for item in _slices_of(offer, start):
-            other = found.setdefault((item.name, item.count is None), item)
+            other = slices.setdefault((item.name, item.count is None), item)
             if other.price != item.price:
-                found[item.name, item.count is None], dearer = sorted((other, item), key=_price_of)
+                slices[item.name, item.count is None], dearer = sorted((other, item), key=_price_of)
                 notes.append(f"{item.name} at {dearer.price} is omitted: there is a cheaper offer")
-    return list(found.values()), notes
+    return list(slices.values()), notes
 
 
 def _price_of(item: Slice) -> float:
@@ -159,8 +159,8 @@ def _misfits(
     deployment = Deployment(
         weights=weights or start.weights, in_tokens=longest.in_tokens, out_tokens=longest.out_tokens
     )
-    found = ((item, _misfit(facts, item, deployment)) for item in slices)
-    return {item: why for item, why in found if why is not None}
+    misfits = ((item, _misfit(facts, item, deployment)) for item in slices)
+    return {item: why for item, why in misfits if why is not None}
 
 
 def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | None:

@@ -52,8 +52,6 @@ def price_of_estimates(
     None if the plan does not use the slow end of the estimates.
 
     Args:
-        system: the system.
-        plan: its plan.
         limit_s: time limit of the second plan [s].
         memo: cache of sizings.
 
@@ -64,9 +62,9 @@ def price_of_estimates(
         return None
     limit_s = min(limit_s, system.options.time_limit_s)
     other = system.with_options(estimates=MIDDLE).with_rate_factors(plan.factor_of_pair)
-    found = solve(other, deadline=Deadline.after(limit_s), memo=memo)
+    result = solve(other, deadline=Deadline.after(limit_s), memo=memo)
     # An interrupted solve is not reproducible, so its result is not used.
-    middle = None if found.status == "feasible" else _size(found, system, MIDDLE)
+    middle = None if result.status == "feasible" else _size(result, system, MIDDLE)
     return EstimatePrice(servers=len(system.streams), upper=_size(plan, system, SLOW), middle=middle)
 
 

@@ -115,18 +115,18 @@ def _lacks_cards(plan: Plan) -> bool:
 def overload_of_candidates(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
     """Return the result of `find_overload` for the candidates of a system, by a deadline."""
     now, in_part = service_by_priority(plan, candidates.system), in_part_first(candidates, plan, deadline)
-    found: list[OtherOptions] = []
+    other_options: list[OtherOptions] = []
     cards_left = _cards_left(plan)
     for changes in _ways(candidates.system) if _lacks_cards(plan) and cards_left else ():
-        if found and _is_complete(found[-1].service):
+        if other_options and _is_complete(other_options[-1].service):
             break
         item = _planned(candidates, changes, deadline)
-        than = [now, *(each.service for each in found if each.service and len(changes) > 1)]
+        than = [now, *(each.service for each in other_options if each.service and len(changes) > 1)]
         if item.service is None or all(_serves_more(item.service, each) for each in than):
-            found.append(item)
-    if not found and in_part is None:
+            other_options.append(item)
+    if not other_options and in_part is None:
         return None
-    return Overload(cards_left=cards_left, service=now, options=tuple(found), in_part=in_part)
+    return Overload(cards_left=cards_left, service=now, options=tuple(other_options), in_part=in_part)
 
 
 def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InPart | None:

@@ -121,12 +121,12 @@ def longest_to_mean(cv: FloatArray, batch: FloatArray, power: int = 1) -> FloatA
         batch: number n of lengths, shape (R,).
         power: the exponent p.
     """
-    found = np.ones(len(batch))
+    longest = np.ones(len(batch))
     for value in np.unique(cv[cv > 0]):
         rows = cv == value
         sizes, place = np.unique(batch[rows], return_inverse=True)
-        found[rows] = np.array([_longest(float(value), float(size), power) for size in sizes])[place]
-    return found
+        longest[rows] = np.array([_longest(float(value), float(size), power) for size in sizes])[place]
+    return longest
 
 
 @lru_cache(maxsize=2**16)

@@ -177,7 +177,6 @@ class Topology(ABC):
         """Return a solution without the topology's replicas that serve no requests.
 
         Args:
-            table: the candidates.
             replicas: the solution, shape (C,).
             running: candidates that can be kept, because giving up running replicas has a price; shape (C,).
         """

@@ -104,7 +104,6 @@ def study(
 
     Args:
         route: name of the study.
-        system: a system, or `FLEET`.
         options: query parameters.
         read: function that reads the body of the response.
     """

@@ -72,10 +72,10 @@ class Client(_Client):
                 result: Any = self._http.request(**httpx_request(call))
             except self._transport_errors as failed:
                 result = failed
-            found = outcome(call, result, attempt, self._settings)
-            if not isinstance(found, RetryDelay):
-                return found
-            sleep(found.s)
+            answer = outcome(call, result, attempt, self._settings)
+            if not isinstance(answer, RetryDelay):
+                return answer
+            sleep(answer.s)
         raise AssertionError
 
 
@@ -106,8 +106,8 @@ class AsyncClient(_Client):
                 result: Any = await self._http.request(**httpx_request(call))
             except self._transport_errors as failed:
                 result = failed
-            found = outcome(call, result, attempt, self._settings)
-            if not isinstance(found, RetryDelay):
-                return found
-            await pause(found.s)
+            answer = outcome(call, result, attempt, self._settings)
+            if not isinstance(answer, RetryDelay):
+                return answer
+            await pause(answer.s)
         raise AssertionError

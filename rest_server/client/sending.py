@@ -117,7 +117,6 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
         call: the request.
         result: the response of httpx, or its exception.
         attempt: number of earlier attempts.
-        settings: the settings of the client.
 
     Raises:
         ServiceError: the answer is an error, or cannot be read.

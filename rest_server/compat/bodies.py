@@ -21,13 +21,13 @@ def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None
     Raises:
         SpecError: the value is not a list, or an entity in it is invalid.
     """
-    found = None
+    stated = None
     for key, value in read_object(raw).items():
         if key.lower() == section.lower():
-            found = found if value is None else value
+            stated = stated if value is None else value
         else:
             ignored.append(key)
-    return None if found is None else _read_items(section, found, ignored)
+    return None if stated is None else _read_items(section, stated, ignored)
 
 
 def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:

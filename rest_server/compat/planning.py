@@ -111,21 +111,21 @@ def planned(entities: Entities, settings: Settings) -> PlanningResult:
     """
     plannable, unplanned = plannable_part(entities)
     try:
-        found = _divided(entities, with_batch_search(plannable), settings)
+        divided = _divided(entities, with_batch_search(plannable), settings)
     except InferplanError as error:
         return _failure(str(error), unplanned)
-    names = _unserved(entities, found.plan)
+    names = _unserved(entities, divided.plan)
     unserved = tuple(map(_path, names))
     if names and settings.unserved == "fail":
         return _failure(f"no feasible allocation for servers: [{', '.join(names)}]", unplanned, unserved)
-    plan = found.plan
+    plan = divided.plan
     return PlanningResult(
         HTTPStatus.OK,
-        _json(_answer(found)),
+        _json(_answer(divided)),
         b"" if plan is None else plan.to_json().encode(),
         unplanned=tuple(unplanned),
         unserved=unserved,
-        kept=found.kept,
+        kept=divided.kept,
         losses=() if plan is None else tuple(_losses(plan)),
     )
 
@@ -155,12 +155,12 @@ def _losses(plan: Plan) -> Iterator[str]:
             yield f"{_path(name)}={lost / offered:.3g}"
 
 
-def _answer(found: PlanWithRetained) -> dict[str, Any]:
+def _answer(with_retained: PlanWithRetained) -> dict[str, Any]:
     """Return all allocations in llm-inferno's format, sorted by server."""
     allocations: dict[str, Any] = {}
-    if found.plan is not None and found.system is not None:
-        allocations |= found.plan.reference_answer(found.system)["allocations"]
-    allocations |= {name: kept_json(item) for name, item in found.kept.items()}
+    if with_retained.plan is not None and with_retained.system is not None:
+        allocations |= with_retained.plan.reference_answer(with_retained.system)["allocations"]
+    allocations |= {name: kept_json(item) for name, item in with_retained.kept.items()}
     return {"allocations": {name: allocations[name] for name in sorted(allocations)}}
 
 

@@ -107,17 +107,17 @@ def _brackets(problem: QueueProblem) -> tuple[int, int]:
     law = IterationLaw.of_rows(np.outer(IterationLaw.parameters(replica), ones), shapes)
     batches = np.arange(1.0, problem.max_batch + 1)
     times = law.token_times(law.service_time_ms(batches), batches, batches.astype(np.int64))
-    found = []
+    brackets = []
     for values, target in ((times.itl_ms, problem.target_itl_ms), (times.prefill_ms, problem.target_ttft_ms)):
         meeting = np.flatnonzero(values <= (target or np.inf))
-        found.append(int(meeting[-1]) + 1 if len(meeting) else 1)
-    return found[0], found[1]
+        brackets.append(int(meeting[-1]) + 1 if len(meeting) else 1)
+    return brackets[0], brackets[1]
 
 
 def _answer(
     batch: int, sizing: ReplicaSizing | None, limits: tuple[int, int], *, sized: int
 ) -> ConcurrencyAnswer:
-    found = {
+    answer = {
         "concurrency": batch,
         "largest_batch_itl": limits[0],
         "largest_batch_ttft": limits[1],
@@ -125,8 +125,8 @@ def _answer(
         "feasible": sizing is not None,
     }
     if sizing is None:
-        return ConcurrencyAnswer.model_validate(found)
-    return ConcurrencyAnswer.taken_from(sizing.at_max_rate, **found)
+        return ConcurrencyAnswer.model_validate(answer)
+    return ConcurrencyAnswer.taken_from(sizing.at_max_rate, **answer)
 
 
 # --- handlers ------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _handler(work: Callable[[bytes, Settings], Document]) -> Callable[..., Corou
     async def handler(request: Request) -> Response:
         state = request.app.state
         asked = partial(work, await request.body(), state.settings)
-        found: Document = await state.workers.run(request, asked)
-        return json_response(found.model_dump(by_alias=True))
+        document: Document = await state.workers.run(request, asked)
+        return json_response(document.model_dump(by_alias=True))
 
     return handler

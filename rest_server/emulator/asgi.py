@@ -58,12 +58,12 @@ def json_of(body: bytes) -> dict[str, Any]:
         BadRequest: the body is not a JSON object.
     """
     try:
-        found = json.loads(body or b"{}")
+        loads = json.loads(body or b"{}")
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(loads, dict):
         raise BadRequest("the body must be a JSON object")
-    return found
+    return loads
 
 
 def encoded(value: object) -> bytes:
@@ -89,7 +89,6 @@ def number_of(
     """Return a number in a request body.
 
     Args:
-        body: the body.
         key: key of the number.
         default: value if the key is absent.
         least: minimum value.

@@ -101,8 +101,6 @@ def loads_of(
 
     Args:
         system: the planned system.
-        plan: its plan.
-        runs: its pools.
         running: number of running replicas by server and accelerator; None if the address does not report it.
         requests: number of requests to the name with the highest rate; other names get theirs in the same
             time.

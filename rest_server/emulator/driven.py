@@ -17,13 +17,13 @@ MAX_POINTS = 2000
 
 
 def sections_of(
-    rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float
+    rows: Sequence[DrivenMetric], measured_loads: Sequence[MeasuredLoad], client_cpu_s: float
 ) -> list[Section]:
     """Return the comparison of measured, simulated and planned metrics, and the load client's own CPU time.
 
     Args:
         rows: the compared metrics.
-        found: measurements of each name.
+        measured_loads: measurements of each name.
         client_cpu_s: CPU time of the load client [s].
     """
     digits = significant(4)
@@ -38,15 +38,18 @@ def sections_of(
         Column("p95 measured", "measured_p95", form=digits, rank=1),
         Column("p95 simulated", "simulated_p95", form=digits, rank=2),
     )
-    return [Section(text=[Paragraph(client_cost(found, client_cpu_s))]), table("Latencies", columns, rows)]
+    return [
+        Section(text=[Paragraph(client_cost(measured_loads, client_cpu_s))]),
+        table("Latencies", columns, rows),
+    ]
 
 
-def client_cost(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
+def client_cost(measured_loads: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
     """Return a sentence on the requests, and on how much the load client itself adds to their latencies."""
-    sent = sum(len(one.sent_ms) for one in found)
-    tokens = sum(float(np.nansum(one.tokens)) for one in found if one.load.streams)
-    late_ms = float(np.percentile(np.concatenate([one.late_ms for one in found]), PERCENTILE))
-    span_s = max(float(np.nanmax(one.sent_ms)) for one in found) / 1000
+    sent = sum(len(one.sent_ms) for one in measured_loads)
+    tokens = sum(float(np.nansum(one.tokens)) for one in measured_loads if one.load.streams)
+    late_ms = float(np.percentile(np.concatenate([one.late_ms for one in measured_loads]), PERCENTILE))
+    span_s = max(float(np.nanmax(one.sent_ms)) for one in measured_loads) / 1000
     each = f", {1e6 * client_cpu_s / tokens:,.0f} us per token" if tokens else ""
     return (
         f"{counted(sent, 'request')} in {quantity(span_s, 3)} s; the client itself used "
@@ -55,11 +58,13 @@ def client_cost(found: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
     )
 
 
-def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], client_cpu_s: float) -> Figure:
+def figure_of(
+    rows: Sequence[DrivenMetric], measured_loads: Sequence[MeasuredLoad], client_cpu_s: float
+) -> Figure:
     """Return the figure of the latencies of all requests over time, with simulated means and percentiles."""
     known = {(row.server, row.metric): row for row in rows}
     panels = []
-    for one in (each.at(server) for each in found for server in each.load.parts):
+    for one in (each.at(server) for each in measured_loads for server in each.load.parts):
         for metric, values in one.latencies_ms.items():
             if metric not in DRAWN:
                 continue
@@ -92,7 +97,7 @@ def figure_of(rows: Sequence[DrivenMetric], found: Sequence[MeasuredLoad], clien
                 )
             )
     return Figure(
-        title="Measured latencies", note=client_cost(found, client_cpu_s) + ".", panels=tuple(panels)
+        title="Measured latencies", note=client_cost(measured_loads, client_cpu_s) + ".", panels=tuple(panels)
     )
 
 

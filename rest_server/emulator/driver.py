@@ -146,15 +146,15 @@ def fleet_at(url: str) -> DrivenFleet:
     if parts.scheme != "http" or not parts.hostname:
         raise SpecError(f"URL: {url!r} must look like 'http://127.0.0.1:8100'")
     try:
-        found = json.loads(response_to("GET", url.rstrip("/") + CONTROL, None, {}, TIMEOUT_S))
+        loads = json.loads(response_to("GET", url.rstrip("/") + CONTROL, None, {}, TIMEOUT_S))
     except HTTPError:
         return DrivenFleet()
     except (OSError, ValueError, KeyError) as error:
         raise SpecError(
             f"URL: {url}: no fleet answers: {reason_of(error)}; start it with 'inferplan emulate'"
         ) from None
-    counts = Counter((server, one["accelerator"]) for one in found["replicas"] for server in one["servers"])
-    return DrivenFleet(counts, found["speed"])
+    counts = Counter((server, one["accelerator"]) for one in loads["replicas"] for server in one["servers"])
+    return DrivenFleet(counts, loads["speed"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +289,11 @@ async def _ask(
     return notes
 
 
-def report_of(found: MeasuredLoad) -> dict[str, Any]:
+def report_of(measured_load: MeasuredLoad) -> dict[str, Any]:
     """Return the measurements of a token server in the format of `vllm bench serve`, which `fit` reads."""
-    complete, load = ~np.isnan(found.last_ms), found.load
-    requests, latencies = load.requests, found.latencies_ms
-    span_s = float(np.nanmax(found.last_ms) - np.nanmin(found.sent_ms)) / 1000
+    complete, load = ~np.isnan(measured_load.last_ms), measured_load.load
+    requests, latencies = load.requests, measured_load.latencies_ms
+    span_s = float(np.nanmax(measured_load.last_ms) - np.nanmin(measured_load.sent_ms)) / 1000
     is_ramp = np.isinf(load.arrival_cv)
     return {
         "model_id": load.model,

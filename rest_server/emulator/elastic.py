@@ -54,8 +54,6 @@ class ElasticFleet:
 
         Args:
             system: the planned system.
-            plan: its plan.
-            settings: settings of the fleet.
         """
         self.backends: list[Backend] = []
         """Replicas that get requests; the router uses the same list."""
@@ -167,10 +165,10 @@ def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedP
 
     If the plan does not use a pair, its pool is that of a plan with only that accelerator.
     """
-    found = _pools_of(system, plan)
-    for alone, other in plans_elsewhere(system, found.keys()):
-        found = _pools_of(alone, other) | found
-    return found
+    pools = _pools_of(system, plan)
+    for alone, other in plans_elsewhere(system, pools.keys()):
+        pools = _pools_of(alone, other) | pools
+    return pools
 
 
 def _pools_of(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:

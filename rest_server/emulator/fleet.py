@@ -61,20 +61,19 @@ def backends(
     Args:
         system: the planned system.
         placed: the placements.
-        settings: settings of the fleet.
         lag: histogram of the delays of all engines [s].
         url: function that returns the address of replica i.
 
     Raises:
         AnalysisError: a replica cannot be emulated.
     """
-    found: list[Backend] = []
+    result: list[Backend] = []
     for placement in placed:
         for k in range(placement.replicas):
             for app, runs in replica_apps(system, placement, settings, lag, k):
-                name = f"{runs[0].planned}-{len(found)}"
-                found.append(backend_of(system, settings, name, url(len(found)), app, runs))
-    return found
+                name = f"{runs[0].planned}-{len(result)}"
+                result.append(backend_of(system, settings, name, url(len(result)), app, runs))
+    return result
 
 
 def backend_of(

@@ -150,12 +150,12 @@ class KubernetesApi:
 
     async def _answer(self, scope: Scope, body: Json, receive: Receive, send: Send) -> None:
         self.refresh()
-        found = _PATH.fullmatch(scope["path"])
-        resource = found and _RESOURCES.get((found["group"] or "", found["plural"]))
-        if not found or not resource or (found["scale"] and resource not in _WORKLOADS):
+        match = _PATH.fullmatch(scope["path"])
+        resource = match and _RESOURCES.get((match["group"] or "", match["plural"]))
+        if not match or not resource or (match["scale"] and resource not in _WORKLOADS):
             raise ApiProblem(404, "NotFound", "the server could not find the requested resource")
         query = {key: values[-1] for key, values in parse_qs(scope["query_string"].decode()).items()}
-        method, namespace, name = scope["method"], found["namespace"], found["name"]
+        method, namespace, name = scope["method"], match["namespace"], match["name"]
         if "dryRun" in query:
             raise ApiProblem(400, "BadRequest", "dryRun: not supported; omit it")
         if name is None and method == "GET":
@@ -172,7 +172,7 @@ class KubernetesApi:
             content_type = dict(scope["headers"]).get(b"content-type", b"").decode()
             key = Key(resource, namespace, str(name))
             await reply_json(
-                send, self._object(key, method, content_type, query, body, scale=bool(found["scale"]))
+                send, self._object(key, method, content_type, query, body, scale=bool(match["scale"]))
             )
         elif resource in {LEASES, EVENTS}:
             await reply_json(send, *self._record(resource, namespace, name, method, body))

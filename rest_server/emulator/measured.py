@@ -72,7 +72,7 @@ class DrivenMetric:
 
 
 def compared(
-    found: MeasuredLoad,
+    measured_load: MeasuredLoad,
     everything: Sequence[MeasuredLoad],
     system: System,
     plan: Plan,
@@ -83,26 +83,26 @@ def compared(
     """Yield the metrics of each server that serves requests to a name, and its share of the requests.
 
     Args:
-        found: measurements for the name.
+        measured_load: measurements for the name.
         everything: measurements for all names.
         system: the planned system.
-        plan: its plan.
-        runs: its pools.
         course: changes of the load compared with the plan.
         seed: random seed of the simulation.
     """
     hits = {use.server: use.hit_rate for use in plan.caches}
-    for server, part in found.load.parts.items():
-        here = found.noted("server", server)
+    for server, part in measured_load.load.parts.items():
+        here = measured_load.noted("server", server)
         if server in hits:
-            share = _share(found.noted("cache", "hit")[here])
+            share = _share(measured_load.noted("cache", "hit")[here])
             yield DrivenMetric(server, "cache hits", "%", *share, simulated=100 * hits[server])
-        if len(found.load.parts) > 1:
-            if found.load.kinds and part.model != found.load.model:  # the small model also gets reruns
-                here |= found.noted("to", "both")
+        if len(measured_load.load.parts) > 1:
+            if (
+                measured_load.load.kinds and part.model != measured_load.load.model
+            ):  # the small model also gets reruns
+                here |= measured_load.noted("to", "both")
             whole = 100 * part.share / (1 - hits.get(server, 0.0))
             yield DrivenMetric(server, "share", "%", *_share(here), simulated=whole)
-        mine, rows = [run for run in runs if run.server == server], found.at(server)
+        mine, rows = [run for run in runs if run.server == server], measured_load.at(server)
         run = next(iter(mine), None)
         simulated = _simulated(mine, rows, everything, runs, course, seed)
         planned = _planned(mine) if course == Course() else {}
@@ -117,31 +117,34 @@ def compared(
 
 
 def _metrics(
-    found: MeasuredLoad, simulated: MeasuredLoad | None, run: PoolRun | None, planned: Mapping[str, float]
+    measured_load: MeasuredLoad,
+    simulated: MeasuredLoad | None,
+    run: PoolRun | None,
+    planned: Mapping[str, float],
 ) -> Iterator[DrivenMetric]:
     """Yield the latencies, the rejection rate and the goodput of a server."""
-    server, there = found.load.server, None if simulated is None else simulated.latencies_ms
-    for metric, values in found.latencies_ms.items():
+    server, there = measured_load.load.server, None if simulated is None else simulated.latencies_ms
+    for metric, values in measured_load.latencies_ms.items():
         mean, p95 = _mean_and_p95(values)
         other, other_p95 = _mean_and_p95(None if there is None else there[metric])
         yield DrivenMetric(
             server, METRICS[metric], "ms", mean, _half_width(values), p95, other, other_p95,
             planned.get(metric),
         )  # fmt: skip
-    losses, width = _share(np.isnan(found.last_ms))
+    losses, width = _share(np.isnan(measured_load.last_ms))
     other = None if simulated is None else 100 * simulated.loss
     yield DrivenMetric(server, "rejected", "%", losses, width, simulated=other, predicted=planned.get("loss"))
     if run is not None and run.request_limits:
-        good = [None if load is None else 100 * _within(load, run) for load in (found, simulated)]
+        good = [None if load is None else 100 * _within(load, run) for load in (measured_load, simulated)]
         yield DrivenMetric(server, "within targets", "%", good[0], simulated=good[1])
 
 
-def _cost(found: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
+def _cost(measured_load: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
     """Return the price of requests to an external service, for `REQUESTS_PER_COST` complete requests."""
     assert server.external is not None
-    complete = ~np.isnan(found.last_ms)
+    complete = ~np.isnan(measured_load.last_ms)
     prices = server.external.in_per_million, server.external.out_per_million
-    tokens = found.load.requests.in_tokens[complete].sum(), found.tokens[complete].sum()
+    tokens = measured_load.load.requests.in_tokens[complete].sum(), measured_load.tokens[complete].sum()
     measured = REQUESTS_PER_COST * cost_cents(prices, *tokens) / max(complete.sum(), 1)
     per_hour = service.arrival_rate_rpm * MINUTES_PER_HOUR
     planned = REQUESTS_PER_COST * service.cost_cents_per_h / per_hour
@@ -152,19 +155,19 @@ def _cost(found: MeasuredLoad, service: Rented, server: Server) -> DrivenMetric:
 def _planned(runs: Sequence[PoolRun]) -> dict[str, float]:
     """Return the plan's metrics of a server, averaged over the loads of its pools, by name."""
     rates = [run.rate_rps * run.pool.num_replicas for run in runs]
-    found: dict[str, float] = {}
+    planned: dict[str, float] = {}
     for run, rate_rps in zip(runs, rates, strict=True):
         pool, share = run.pool, rate_rps / sum(rates)
         figures = {"latency": pool.ttft_ms, "ttft": pool.ttft_ms, "itl": pool.itl_ms}
         figures |= {"e2e": run.prediction.e2e_ms, "loss": 100 * pool.loss}
         for name, value in figures.items():
-            found[name] = found.get(name, 0.0) + share * value
-    return found
+            planned[name] = planned.get(name, 0.0) + share * value
+    return planned
 
 
 def _simulated(
     mine: Sequence[PoolRun],
-    found: MeasuredLoad,
+    measured_load: MeasuredLoad,
     everything: Sequence[MeasuredLoad],
     runs: Sequence[PoolRun],
     course: Course,
@@ -179,13 +182,13 @@ def _simulated(
         Simulated times of the requests. None if the server gets too few requests of a ramp or a trace, if
             users are divided, or if it has several pools or shares a card and runs otherwise than planned.
     """
-    (part,) = found.load.parts.values()
+    (part,) = measured_load.load.parts.values()
     if part.replicas == 1 and len(mine) == 1 and mine[0].card is None:
-        return _replayed(mine[0], found, everything, runs, seed)
+        return _replayed(mine[0], measured_load, everything, runs, seed)
     counts = [run.pool.num_replicas for run in mine]
     if len(mine) > 1 and (course != Course() or part.replicas != sum(counts)):
         return None
-    of_pools = [_at_share(run, found.load, part, course, seed) for run in mine]
+    of_pools = [_at_share(run, measured_load.load, part, course, seed) for run in mine]
     known = [one for one in of_pools if one is not None]
     if len(known) < 2:
         return next(iter(known), None)
@@ -198,7 +201,7 @@ def _simulated(
         np.concatenate([getattr(one, name)[:count] for one, count in zip(known, taken, strict=True)])[order]
         for name in ("sent_ms", "first_ms", "last_ms", "tokens")
     )
-    return MeasuredLoad(found.load, sent_ms, first_ms, last_ms, tokens)
+    return MeasuredLoad(measured_load.load, sent_ms, first_ms, last_ms, tokens)
 
 
 def _at_share(
@@ -222,7 +225,11 @@ def _at_share(
 
 
 def _replayed(
-    run: PoolRun, found: MeasuredLoad, everything: Sequence[MeasuredLoad], runs: Sequence[PoolRun], seed: int
+    run: PoolRun,
+    measured_load: MeasuredLoad,
+    everything: Sequence[MeasuredLoad],
+    runs: Sequence[PoolRun],
+    seed: int,
 ) -> MeasuredLoad | None:
     """Simulate the only replica with the requests of all servers that share it.
 
@@ -230,7 +237,7 @@ def _replayed(
     """
     shared = {each.server: each for each in runs if each.planned == run.planned}
     others = [each.at(name) for each in everything for name in each.load.parts if name in shared]
-    names, load = [each.load.server for each in others], found.load
+    names, load = [each.load.server for each in others], measured_load.load
     if load.users is not None and (len(others) > 1 or not isinstance(run.replica, TokenReplica)):
         return None
     requests = load.requests
@@ -266,11 +273,11 @@ def _as_measured(load: ServerLoad, done: SimulatedRun, outside_ms: float) -> Mea
     return MeasuredLoad(load, done.sent_ms, *times, tokens)
 
 
-def _within(found: MeasuredLoad, run: PoolRun) -> float:
+def _within(measured_load: MeasuredLoad, run: PoolRun) -> float:
     """Return the fraction of counted requests that were served within all limits on single requests."""
-    latencies = found.latencies_ms
+    latencies = measured_load.latencies_ms
     limits = {("latency" if "latency" in latencies else name): ms for name, ms in run.request_limits.items()}
-    kept = ~np.isnan(found.last_ms)
+    kept = ~np.isnan(measured_load.last_ms)
     for metric, limit in limits.items():
         kept &= np.isnan(latencies[metric]) | (latencies[metric] <= limit)
     return float(kept[_middle(len(kept))].mean())

@@ -94,11 +94,11 @@ class Histogram:
             text: its description.
             labelled: labels of the metric, as text.
         """
-        found, total = [f"# HELP {name} {text}", f"# TYPE {name} histogram"], 0
+        lines, total = [f"# HELP {name} {text}", f"# TYPE {name} histogram"], 0
         for bound, count in zip(self._edges, self._counts, strict=True):
             total += count
-            found.append(f'{name}_bucket{{{labelled},le="{bound}"}} {total}')
-        return [*found, f"{name}_sum{{{labelled}}} {self._sum}", f"{name}_count{{{labelled}}} {total}"]
+            lines.append(f'{name}_bucket{{{labelled},le="{bound}"}} {total}')
+        return [*lines, f"{name}_sum{{{labelled}}} {self._sum}", f"{name}_count{{{labelled}}} {total}"]
 
 
 class TokenMetrics:

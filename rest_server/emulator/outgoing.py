@@ -23,8 +23,8 @@ def response_to(
     request = urllib.request.Request(url, content, dict(headers), method=method)  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
-            found: bytes = answer.read()
-            return found
+            response: bytes = answer.read()
+            return response
     except urllib.error.HTTPError as error:
         error.close()  # otherwise its connection stays open
         raise

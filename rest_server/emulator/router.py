@@ -79,7 +79,6 @@ class Router:
 
         Args:
             system: the planned system.
-            plan: its plan.
             backends: all replicas.
             settings: routing policy, retries and seed.
             lag: histogram of the delays of the engines [s].
@@ -180,9 +179,9 @@ class Router:
 
         Try further replicas until one has sent the first part of a response.
         """
-        found, status = self._found(call), 503
+        replicas, status = self._found(call), 503
         call.scope[SERVER] = call.server
-        for backend in itertools.islice(self._order(found, call), self._attempts):
+        for backend in itertools.islice(self._order(replicas, call), self._attempts):
             attempt = _Attempt(call.answer)
             backend.requests += 1
             call.notes["replica"] = backend.id
@@ -204,33 +203,33 @@ class Router:
                 error = error_event(error_of(text, 502))
                 await call.send({"type": "http.response.body", "body": error})
                 return None
-        tried = min(len(found), self._attempts or len(found))
-        text = f"{tried} of {len(found)} replicas were tried, and none took the request; retry later"
+        tried = min(len(replicas), self._attempts or len(replicas))
+        text = f"{tried} of {len(replicas)} replicas were tried, and none took the request; retry later"
         return Refusal(status, text)
 
     def _found(self, call: ForwardedRequest) -> list[Backend]:
         """Return the replicas of the server or of the model that a request names."""
         server, model = call.server, call.body.get("model")
-        found = [
+        backends = [
             one
             for one in self.backends
             if call.path in one.app.posts
             and (server in one.servers if server else not model or model == one.model)
         ]
-        if not found:
+        if not backends:
             named = f" of server {server!r}" if server else f" of model {model!r}" if model else ""
             raise BadRequest(f"no replica{named} serves {call.path}; GET /v1/models lists the names", 404)
-        return found
+        return backends
 
-    def _order(self, found: list[Backend], call: ForwardedRequest) -> Iterator[Backend]:
+    def _order(self, backends: list[Backend], call: ForwardedRequest) -> Iterator[Backend]:
         """Yield replicas in the order of the routing policy; replicas that fail health checks are last."""
         session = call.header(SESSION_HEADER) or str(call.body.get("user") or "")
         first = next(self._turn)
         if self._policy == "sticky" and session:
             first = zlib.crc32(session.encode())
         elif self._policy == "random":
-            (first,) = self._rng.choices(range(len(found)), [one.rate_rps or 1.0 for one in found])
-        turned = [found[(first + k) % len(found)] for k in range(len(found))]
+            (first,) = self._rng.choices(range(len(backends)), [one.rate_rps or 1.0 for one in backends])
+        turned = [backends[(first + k) % len(backends)] for k in range(len(backends))]
         if self._policy == "least":
             turned.sort(key=lambda one: one.app.load)
         yield from sorted(turned, key=lambda one: not one.is_healthy)

@@ -30,7 +30,6 @@ def emulate_scalable(
     Args:
         system: the planned system.
         plan: its plan, which determines the replicas at the start.
-        settings: settings of the fleet.
         announce: called with a JSON line for each replica at the start, and one when all are ready.
 
     Raises:

@@ -37,8 +37,6 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
 
     Args:
         system: the planned system.
-        plan: its plan.
-        settings: settings of the fleet.
         announce: called with a JSON line for each replica, and one when all are ready.
 
     Raises:
@@ -76,7 +74,6 @@ class FleetServer(uvicorn.Server):
 
         Args:
             apps: applications by port, first the router's, to which others can be added.
-            router: the router.
             announce: called with a JSON line for each replica, and one for the router.
         """
         # Otherwise uvloop sleeps after each connection, because other processes might accept some, too.
@@ -116,10 +113,10 @@ class FleetServer(uvicorn.Server):
         """Listen on a free port for an application, and return the host and the port."""
 
         def protocol() -> asyncio.Protocol:
-            found: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
-            return found
+            return protocol
 
         listening = socket.create_server((self.config.host, 0), backlog=BACKLOG)
         host, port = listening.getsockname()[:2]

@@ -73,7 +73,7 @@ def _startup_times(text: str) -> dict[str, float]:
     Raises:
         SpecError: a part is not a time.
     """
-    found = {"": 0.0}
+    startup_times = {"": 0.0}
     for part in text.split(","):
         key, _, value = part.rpartition("=")
         try:
@@ -82,8 +82,8 @@ def _startup_times(text: str) -> dict[str, float]:
             seconds = -1.0
         if not 0 <= seconds < 1e6:
             raise SpecError(f"--startup: {part!r} must be seconds, or NAME=SECONDS, such as 30,llama_70b=120")
-        found[key] = seconds
-    return found
+        startup_times[key] = seconds
+    return startup_times
 
 
 def allow_files(count: int) -> None:

@@ -67,7 +67,6 @@ class Worker:
 
         Args:
             url: address of the router, which has the job queue and the servers.
-            settings: settings of the worker.
             report: called with the outcome of each job, and the times of its stages [s].
 
         Raises:

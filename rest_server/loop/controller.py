@@ -194,10 +194,14 @@ class Controller:
     def _counted(self, name: str, reading: Reading) -> Mapping[str, ExistingReplicas]:
         """Return the replicas that the source sees, for use if no cluster is configured."""
         seen = self.source.replicas.items()
-        found = {on: ExistingReplicas(number, number) for (server, on), number in seen if server == name}
+        existing_replicas = {
+            on: ExistingReplicas(number, number) for (server, on), number in seen if server == name
+        }
         allowed = [on for server, on in workload_pairs(self.system) if server == name]
-        none = ExistingReplicas(0, 0) if isinstance(reading, Window) or found else None
-        return found | {on: none for on in allowed if on not in found and none is not None}
+        none = ExistingReplicas(0, 0) if isinstance(reading, Window) or existing_replicas else None
+        return existing_replicas | {
+            on: none for on in allowed if on not in existing_replicas and none is not None
+        }
 
     def _announced(self, before: LoopState, outcome: CycleOutcome, lease: str | None) -> list[dict[str, str]]:
         """Announce drifts and refits as Events of a workload with the profile; return them with results."""

@@ -139,7 +139,6 @@ def decide(
         system: the documented system.
         config: the configuration.
         state: the state after the last cycle.
-        seen: the inputs.
         memo: cache of sizings.
     """
     memories, loads, holds = _measured(system, config, state, seen)
@@ -192,7 +191,6 @@ def decide_remotely(
         system: the documented system.
         config: the configuration.
         state: the state after the last cycle.
-        seen: the inputs.
         ask: function that requests the targets.
     """
     memories, loads, holds = _measured(system, config, state, seen)
@@ -211,14 +209,16 @@ def decide_remotely(
 
 def _without_targets(targets: RemoteTargets, config: LoopConfig, seen: CycleInputs) -> dict[str, Hold]:
     """Return the servers that a remote planner does not know or would stop, with the reason to hold them."""
-    found = {}
+    result = {}
     for name, there in seen.replicas.items():
         wanted = sum(item.replicas for item in targets.get(name, {}).values())
         if name not in targets:
-            found[name] = Hold(HoldReason.not_in_plan, "the service has no target for this server")
+            result[name] = Hold(HoldReason.not_in_plan, "the service has no target for this server")
         elif not wanted and not config.scale_to_zero and any(item.desired for item in there.values()):
-            found[name] = Hold(HoldReason.not_in_plan, "the service wants no replica, and scaleToZero is off")
-    return found
+            result[name] = Hold(
+                HoldReason.not_in_plan, "the service wants no replica, and scaleToZero is off"
+            )
+    return result
 
 
 def _steady(
@@ -229,13 +229,13 @@ def _steady(
     Returns:
         Measurements, load and ready replicas by accelerator, for each server.
     """
-    found = {}
+    steady = {}
     for name, memory in memories.items():
         reading, load = seen.readings.get(name), memory.load
         unchanged = memory.ready and seen.now_s - memory.ready_since_s >= window_s
         if unchanged and name not in holds and isinstance(reading, Window) and load is not None:
-            found[name] = reading, load, memory.ready
-    return found
+            steady[name] = reading, load, memory.ready
+    return steady
 
 
 def _measured(
@@ -308,12 +308,12 @@ def _starved(
     decisions: Decisions, config: LoopConfig, seen: CycleInputs, holds: Mapping[str, Hold]
 ) -> dict[tuple[str, str], int]:
     """Return one replica of each server that would lose its last one, by server and accelerator."""
-    found = {}
+    starved = {}
     for name, mine in decisions.servers.items():
         running = {on: item for on, item in seen.replicas.get(name, {}).items() if item.desired}
         if running and name not in holds and not config.scale_to_zero and not mine.replicas:
-            found[name, max(running, key=lambda on: running[on].ready)] = 1
-    return found
+            starved[name, max(running, key=lambda on: running[on].ready)] = 1
+    return starved
 
 
 def _with_one_replica_each(system: System, seen: CycleInputs) -> tuple[System, dict[str, MissingLoad]]:
@@ -322,9 +322,9 @@ def _with_one_replica_each(system: System, seen: CycleInputs) -> tuple[System, d
     for name, server in system.servers.items():
         runs = any(item.desired for item in seen.replicas.get(name, {}).values())
         profiles = system.profiles_of(server.model)
-        found = missing_values(server.current.load, None, profiles, runs=runs)
-        if found is not None and server.current.load.arrival_rate_rpm:
-            missing[name] = found
+        result = missing_values(server.current.load, None, profiles, runs=runs)
+        if result is not None and server.current.load.arrival_rate_rpm:
+            missing[name] = result
     changed = {name: with_one_replica(system.servers[name]).with_load(Load()) for name in missing}
     return system.with_planned(changed), missing
 
@@ -357,7 +357,7 @@ def _workloads(
     holds: Mapping[str, Hold],
 ) -> tuple[WorkloadDecision, ...]:
     """Return the decision for each existing workload; held workloads keep their replicas."""
-    found = []
+    workloads = []
     for name, there in sorted(seen.replicas.items()):
         if name not in system.servers:
             continue
@@ -367,10 +367,10 @@ def _workloads(
                 reason, detail = ("", "") if hold is None else (hold.reason.value, hold.detail)
                 numbers = item.desired, item.desired, item.ready
                 held = WorkloadDecision(name, on, *numbers, reason, detail, held=True, blocked=True)
-                found.append(held)
+                workloads.append(held)
                 continue
             wanted = mine.get(on, _NOT_CHOSEN)
             numbers = wanted.replicas, item.desired, item.ready
             held = WorkloadDecision(name, on, *numbers, str(wanted.reason), wanted.detail, held=wanted.held)
-            found.append(held)
-    return tuple(found)
+            workloads.append(held)
+    return tuple(workloads)

@@ -121,11 +121,11 @@ def run_demo(seconds: float, say: Callable[[str], None]) -> Figure:
                 load = ServerLoad(
                     "talk", "chat", streams=True, rate_rps=LOW_RPS, requests=requests_of(seconds)
                 )
-                (found,) = drive(url, [load])
+                (driven,) = drive(url, [load])
             finally:
                 stop.set()
                 looping.join()
-        say(_summary(found))
+        say(_summary(driven))
         late_s = begun_s - records[0]["inputs"]["now_s"]
         events = {"six times the load": late_s + STEP_AT * seconds, "end": late_s + END_AT * seconds}
         return loop_figure(records, "talk", "A step of six times the load", events)
@@ -161,9 +161,9 @@ def _change(item: dict[str, Any]) -> str:
     return f"{item['existing']} → {item['replicas']}{reason}"
 
 
-def _summary(found: MeasuredLoad) -> str:
-    first_ms = found.latencies_ms["ttft"]
+def _summary(measured_load: MeasuredLoad) -> str:
+    first_ms = measured_load.latencies_ms["ttft"]
     return (
         f"{len(first_ms)} requests: {np.mean(first_ms <= LIMIT_MS):.0%} with a first token within "
-        f"{LIMIT_MS / 1000:g} s, {found.loss:.1%} without a complete answer"
+        f"{LIMIT_MS / 1000:g} s, {measured_load.loss:.1%} without a complete answer"
     )

@@ -33,15 +33,14 @@ def with_target_shares(
     """Return loads in which servers with a backlog have the target share that a plan gives them.
 
     Args:
-        loads: the loads.
         system: the planned system.
         plan: its plan for the expected rates.
     """
-    found = dict(loads)
+    estimated_loads = dict(loads)
     queued = [name for name, load in loads.items() if load.backlog_rps > 0]
     pools = [(name, pool) for name in queued for pool in plan.allocations.get(name, ()) if pool.num_replicas]
     if not pools:
-        return found
+        return estimated_loads
     arrays = arrays_of(system)
     pairs, _ = pool_pairs(arrays, pools)
     stable_rps = stable_rates_of(arrays, pairs)
@@ -52,8 +51,8 @@ def with_target_shares(
         at_most[name] = at_most.get(name, 0.0) + each_rps * pool.num_replicas
     for name, rate_rps in within.items():
         share = min(1.0, rate_rps / at_most[name]) if at_most[name] > 0 else 1.0
-        found[name] = replace(loads[name], target_share=share)
-    return found
+        estimated_loads[name] = replace(loads[name], target_share=share)
+    return estimated_loads
 
 
 def with_backlogs(system: System, loads: Mapping[str, EstimatedLoad]) -> System:

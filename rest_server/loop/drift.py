@@ -83,22 +83,22 @@ class RefitMemory:
     vector: Vector = ()
     """Weighted sum of products of sensitivities and logarithms of ratios, shape (P,)."""
 
-    def after(self, found: TimeRatio, kept: float, seconds: float) -> "RefitMemory":
+    def after(self, time_ratio: TimeRatio, kept: float, seconds: float) -> "RefitMemory":
         """Return the equations with a comparison added.
 
         Args:
-            found: the comparison.
+            time_ratio: the comparison.
             kept: factor on the weight of earlier comparisons.
             seconds: weight of this comparison [s].
         """
-        names = tuple(found.sensitivities)
+        names = tuple(time_ratio.sensitivities)
         known = self if self.parameters == names else RefitMemory()
-        slopes = np.array(list(found.sensitivities.values()))
+        slopes = np.array(list(time_ratio.sensitivities.values()))
         count = len(names)
         matrix = kept * np.array(known.matrix or np.zeros((count, count)))
         vector = kept * np.array(known.vector or np.zeros(count))
         matrix += seconds * np.outer(slopes, slopes)
-        vector += seconds * slopes * found.log_ratio
+        vector += seconds * slopes * time_ratio.log_ratio
         rows = tuple(map(tuple, matrix.tolist()))
         return RefitMemory(names, kept * known.seconds + seconds, rows, tuple(vector.tolist()))
 
@@ -175,7 +175,7 @@ class DriftMemory:
         if ttft is not None:
             refit = refit.after(ttft, 1.0, seconds)
             count, total = kept * count + requests, kept * total + requests * ttft.log_ratio
-        found = replace(
+        drift_memory = replace(
             self,
             seen_s=now_s,
             tokens=kept * self.tokens + tokens,
@@ -185,13 +185,13 @@ class DriftMemory:
             sum_log_ttft=total,
         )
         limit = settings.limit / 2 if self.alarm else settings.limit  # an alarm ends well below its limit
-        found = replace(
-            found,
-            alarm=_beyond(found.ratio, limit) or _beyond(found.ttft_ratio, TTFT_LIMITS * limit),
+        drift_memory = replace(
+            drift_memory,
+            alarm=_beyond(drift_memory.ratio, limit) or _beyond(drift_memory.ttft_ratio, TTFT_LIMITS * limit),
         )
-        if not found.proposal or settings.refit != "apply":
-            return found
-        return DriftMemory(now_s, factors=_product(self.factors, found.proposal))
+        if not drift_memory.proposal or settings.refit != "apply":
+            return drift_memory
+        return DriftMemory(now_s, factors=_product(self.factors, drift_memory.proposal))
 
 
 def _beyond(ratio: float | None, limit: float) -> bool:
@@ -200,8 +200,8 @@ def _beyond(ratio: float | None, limit: float) -> bool:
 
 def _product(factors: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
     """Return the products of factors by parameter name, limited to `MAX_FACTOR`."""
-    found = {name: factors.get(name, 1.0) * more.get(name, 1.0) for name in {**factors, **more}}
-    return {name: min(MAX_FACTOR, max(1 / MAX_FACTOR, value)) for name, value in found.items()}
+    product = {name: factors.get(name, 1.0) * more.get(name, 1.0) for name in {**factors, **more}}
+    return {name: min(MAX_FACTOR, max(1 / MAX_FACTOR, value)) for name, value in product.items()}
 
 
 Drifts = Mapping[str, DriftMemory]
@@ -212,14 +212,14 @@ DRIFTED, REFITTED = "ProfileDrift", "ProfileRefit"
 
 def events_between(before: Drifts, after: Drifts) -> Iterator[tuple[str, str, str]]:
     """Yield the profile, the reason and the message of each new alarm and each refit."""
-    for key, found in after.items():
+    for key, memory in after.items():
         old = before.get(key, DriftMemory())
-        if found.alarm and not old.alarm:
-            ratios = {"token time": found.ratio, "TTFT": found.ttft_ratio}
+        if memory.alarm and not old.alarm:
+            ratios = {"token time": memory.ratio, "TTFT": memory.ttft_ratio}
             stated = ", ".join(f"{name} × {ratio:.2f}" for name, ratio in ratios.items() if ratio is not None)
-            yield key, DRIFTED, f"{key}: {stated} of the profile's; {_changes(found.refit.factors)}"
-        if found.factors != old.factors:
-            yield key, REFITTED, f"{key}: plans use {_changes(found.factors)}"
+            yield key, DRIFTED, f"{key}: {stated} of the profile's; {_changes(memory.refit.factors)}"
+        if memory.factors != old.factors:
+            yield key, REFITTED, f"{key}: plans use {_changes(memory.factors)}"
 
 
 def _changes(factors: Mapping[str, float]) -> str:
@@ -245,7 +245,7 @@ def key_of(model: str, accelerator: str) -> str:
 
 def named_times(profile: ModelProfile) -> dict[str, Time]:
     """Return the times of a profile that are not zero, by their names in documents."""
-    found = {}
+    times = {}
     for part, parameter in times_of(profile):
         parms = getattr(profile, part)
         if getattr(parms, parameter):
@@ -253,8 +253,8 @@ def named_times(profile: ModelProfile) -> dict[str, Time]:
                 type(item).model_fields[name].alias or name
                 for item, name in ((profile, part), (parms, parameter))
             ]
-            found[".".join(names)] = part, parameter
-    return found
+            times[".".join(names)] = part, parameter
+    return times
 
 
 def retimed(profile: ModelProfile, factors: Mapping[str, float]) -> ModelProfile:
@@ -278,13 +278,12 @@ def with_windows(
     Args:
         drifts: the comparisons so far.
         system: the planned system.
-        plan: its plan.
         steady: servers whose replicas have not changed during the window: measurements, load, and ready
             replicas by accelerator.
         now_s: time [s since the epoch].
         settings: limit and time constant.
     """
-    found = dict(drifts)
+    drift_memories = dict(drifts)
     for name, (window, load, ready) in steady.items():
         pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas and pool.itl_ms > 0]
         counts = window.counts
@@ -295,15 +294,15 @@ def with_windows(
         if predicted is None:
             continue
         key = key_of(system.servers[name].model, pools[0].accelerator)
-        memory = found.get(key, DriftMemory())
+        memory = drift_memories.get(key, DriftMemory())
         share = min(1.0, max(0.0, now_s - memory.seen_s) / counts.span_s)
         itl = predicted.against("itl_ms", MS_PER_S * counts.itl_s / counts.tokens)
         ttft = None
         if predicted.hardly_waits and counts.first_tokens >= 1 and counts.ttft_s > 0:
             ttft = predicted.against("ttft_ms", MS_PER_S * counts.ttft_s / counts.first_tokens)
         counted = share * counts.tokens, share * counts.first_tokens, share * counts.span_s
-        found[key] = memory.after(itl, ttft, counted, now_s, settings)
-    return found
+        drift_memories[key] = memory.after(itl, ttft, counted, now_s, settings)
+    return drift_memories
 
 
 PREDICTED = ("itl_ms", "ttft_ms", "wait_ms", "utilization")

@@ -105,8 +105,8 @@ def lognormal_below(bounds: FloatArray, mean: float, cv: FloatArray) -> FloatArr
     from scipy.special import ndtr
 
     sigma = np.sqrt(np.log1p(cv**2))
-    found: FloatArray = ndtr((np.log(np.maximum(bounds, 1e-9) / mean) + sigma**2 / 2) / sigma)
-    return found
+    result: FloatArray = ndtr((np.log(np.maximum(bounds, 1e-9) / mean) + sigma**2 / 2) / sigma)
+    return result
 
 
 def variation(buckets: Buckets, mean: float) -> float | None:

@@ -46,8 +46,8 @@ class RateForecast:
         weight = 1 - exp(-passed_s / settings.trend_s)
         slope = (level_rps - self.level_rps) / passed_s
         trend = self.trend_rps_per_s + weight * (slope - self.trend_rps_per_s)
-        found = self._with_season(rate_rps, now_s, settings)
-        return replace(found, seen_s=now_s, level_rps=level_rps, trend_rps_per_s=trend)
+        result = self._with_season(rate_rps, now_s, settings)
+        return replace(result, seen_s=now_s, level_rps=level_rps, trend_rps_per_s=trend)
 
     def _with_season(self, rate_rps: float, now_s: float, settings: ForecastSettings) -> "RateForecast":
         """Add a rate to its interval of the day; an interval that has ended updates the daily pattern."""

@@ -83,17 +83,17 @@ def workloads_of(system: System, target: KubernetesTarget) -> dict[tuple[str, st
         SpecError: a configured workload is for a server or an accelerator that does not exist.
     """
     names = unique_names(workload_pairs(system))
-    found = {
+    workloads = {
         pair: WorkloadTarget(server=pair[0], accelerator=pair[1], name=name) for pair, name in names.items()
     }
     for i, item in enumerate(target.workloads):
-        if (item.server, item.accelerator) not in found:
+        if (item.server, item.accelerator) not in workloads:
             raise SpecError(
                 f"kubernetes.workloads[{i}]: server {item.server!r} cannot run on {item.accelerator!r}; it "
                 "does not exist in the system, or has no profile"
             )
-        found[item.server, item.accelerator] = item
-    return found
+        workloads[item.server, item.accelerator] = item
+    return workloads
 
 
 class Cluster:
@@ -123,7 +123,7 @@ class Cluster:
 
     def read(self) -> tuple[Existing, dict[str, Hold]]:
         """Return the replicas of all workloads, and the servers whose workloads cannot be read."""
-        found: dict[str, dict[str, ExistingReplicas]] = {}
+        existing_replicas: dict[str, dict[str, ExistingReplicas]] = {}
         problems: dict[str, Hold] = {}
         try:
             self._workloads = self._labelled_ones() if self._labelled else self._workloads
@@ -138,27 +138,31 @@ class Cluster:
                     continue
                 problems[server] = Hold(HoldReason.replicas_unknown, str(error))
                 continue
-            found.setdefault(server, {})[accelerator] = there
+            existing_replicas.setdefault(server, {})[accelerator] = there
         servers = {server for server, _ in self._pairs}
         absent = Hold(
             HoldReason.no_deployment, "none of its workloads exists; 'inferplan manifests' writes them"
         )
-        problems |= {name: absent for name in servers if name not in found and name not in problems}
-        return {name: there for name, there in found.items() if name not in problems}, problems
+        problems |= {
+            name: absent for name in servers if name not in existing_replicas and name not in problems
+        }
+        return {name: there for name, there in existing_replicas.items() if name not in problems}, problems
 
     def _labelled_ones(self) -> dict[tuple[str, str], WorkloadTarget]:
         """Return the Deployments with llm-inferno's labels, for known servers and accelerators."""
         listed = _answered(
             lambda: list(self._client.list(Deployment, namespace=self._namespace, labels={MANAGED: "true"}))
         )
-        found = {}
+        labelled_ones = {}
         for item in listed:
             labels = item.metadata.labels or {}
             pair = labels.get(SERVER_LABEL, ""), labels.get(ACCELERATOR_LABEL, "")
             if pair in self._pairs:
                 server, accelerator = pair
-                found[pair] = WorkloadTarget(server=server, accelerator=accelerator, name=item.metadata.name)
-        return found
+                labelled_ones[pair] = WorkloadTarget(
+                    server=server, accelerator=accelerator, name=item.metadata.name
+                )
+        return labelled_ones
 
     def _read(self, workload: WorkloadTarget) -> ExistingReplicas:
         namespace = workload.namespace or self._namespace

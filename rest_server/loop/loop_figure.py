@@ -17,7 +17,6 @@ def loop_figure(
 
     Args:
         records: records of cycles.
-        server: the server.
         title: title of the figure.
         events: times of events by name [s since the first record].
     """
@@ -52,9 +51,9 @@ def _rates(records: Sequence[Mapping[str, Any]], server: str) -> dict[str, list[
 
 def _replicas(records: Sequence[Mapping[str, Any]], server: str) -> dict[str, list[float | None]]:
     counts = [[item for item in record["workloads"] if item["server"] == server] for record in records]
-    found: dict[str, list[float | None]] = {
+    replicas: dict[str, list[float | None]] = {
         name: [sum(item[key] for item in mine) for mine in counts]
         for name, key in {"desired": "replicas", "ready": "ready"}.items()
     }
     for_rate = [record["planned"].get(server, {}).get("for_rate") for record in records]
-    return {**found, "planned for arrivals": for_rate}
+    return {**replicas, "planned for arrivals": for_rate}

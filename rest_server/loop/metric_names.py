@@ -66,9 +66,9 @@ STARTED = "process_start_time_seconds"
 
 def chosen(table: Mapping[str, Alternatives], values: Mapping[str, float]) -> dict[str, float]:
     """Return the value of each quantity, from its first alternative that is present."""
-    found = {}
+    result = {}
     for name, alternatives in table.items():
         parts = next((parts for parts in alternatives if all(part in values for part in parts)), None)
         if parts is not None:
-            found[name] = sum(values[part] for part in parts)
-    return found
+            result[name] = sum(values[part] for part in parts)
+    return result

@@ -126,8 +126,8 @@ class PrometheusReader:
         """
         url = f"{self._source.url.rstrip('/')}/api/v1/query"
         try:
-            found = json.loads(self._ask(url, {"query": query, "time": f"{now_s:.3f}"}))
-            result: list[dict[str, Any]] = found["data"]["result"]
+            loads = json.loads(self._ask(url, {"query": query, "time": f"{now_s:.3f}"}))
+            result: list[dict[str, Any]] = loads["data"]["result"]
             return [
                 (
                     dict(item["metric"]),
@@ -193,13 +193,13 @@ def samples_by_server(
         for at_s, value in samples:
             there = replica.setdefault(at_s, {})
             there[metric] = there.get(metric, 0.0) + value
-    found: dict[str, dict[str, Samples]] = {}
+    result: dict[str, dict[str, Samples]] = {}
     for (server, name), times in values.items():
-        found.setdefault(server, {})[name] = [
+        result.setdefault(server, {})[name] = [
             (at_s, ReplicaSample(chosen(counters, there), {}, chosen(gauges, there)))
             for at_s, there in sorted(times.items())
         ]
-    return found
+    return result
 
 
 def _last(replicas: Mapping[str, Samples]) -> list[ReplicaSample]:
@@ -208,11 +208,11 @@ def _last(replicas: Mapping[str, Samples]) -> list[ReplicaSample]:
 
 def _buckets(rows: Iterable[Row], label: str) -> dict[str, dict[str, dict[float, float]]]:
     """Return the growth of histograms by server, quantity and upper bound, cumulative over bounds."""
-    found: dict[str, dict[str, dict[float, float]]] = {}
+    buckets: dict[str, dict[str, dict[float, float]]] = {}
     for labels, samples in rows:
-        server = found.setdefault(labels.get(label, ""), {})
+        server = buckets.setdefault(labels.get(label, ""), {})
         server.setdefault(labels[QUANTITY], {})[float(labels["le"])] = samples[-1][1]
-    return found
+    return buckets
 
 
 def _with_buckets(window: Window, cumulative: Mapping[str, Mapping[float, float]]) -> Window:
@@ -235,8 +235,8 @@ def _with_gateway(window: Window, arrivals: Window) -> Window:
 
 def _only_servers(system: System) -> dict[str, str]:
     """Return the server of each model that only one server has, by model."""
-    found = grouped((server.model, name) for name, server in system.servers.items())
-    return {model: names[0] for model, names in found.items() if len(names) == 1}
+    only_servers = grouped((server.model, name) for name, server in system.servers.items())
+    return {model: names[0] for model, names in only_servers.items() if len(names) == 1}
 
 
 def asked(source: PrometheusSource, window_s: float, fetcher: Fetcher) -> PrometheusReader:

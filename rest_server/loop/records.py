@@ -54,8 +54,8 @@ def state_of(values: Mapping[str, Any], source: str) -> LoopState:
         raise SpecError(
             f"{source}: version {version!r}; this program reads {VERSION}; remove the file to start anew"
         )
-    found: LoopState = _read(LoopState, given, source, "; remove the file to start anew")
-    return found
+    loop_state: LoopState = _read(LoopState, given, source, "; remove the file to start anew")
+    return loop_state
 
 
 def _read(kind: Any, values: object, source: str, advice: str = "") -> Any:
@@ -78,7 +78,6 @@ def record_of(
     """Return the record of a cycle as plain values, with everything that is needed to repeat the cycle.
 
     Args:
-        seen: inputs of the cycle.
         before: state before the cycle; None if it follows from earlier records.
         outcome: result of the cycle.
         results: result of scaling, by server and accelerator.
@@ -104,16 +103,16 @@ def record_of(
             "cost": plan.total_cost_cents_per_h,
             "unserved": {item.server: item.reason for item in plan.unserved},
         },
-        "planned": {name: asdict(found) for name, found in sorted(outcome.planned.items())},
+        "planned": {name: asdict(entry) for name, entry in sorted(outcome.planned.items())},
         "drift": {
             key: {
-                "ratio": None if found.ratio is None else round(found.ratio, 4),
-                "ttft_ratio": None if found.ttft_ratio is None else round(found.ttft_ratio, 4),
-                "alarm": found.alarm,
-                "proposed": found.proposal,
-                "applied": found.factors,
+                "ratio": None if entry.ratio is None else round(entry.ratio, 4),
+                "ttft_ratio": None if entry.ttft_ratio is None else round(entry.ttft_ratio, 4),
+                "alarm": entry.alarm,
+                "proposed": entry.proposal,
+                "applied": entry.factors,
             }
-            for key, found in outcome.state.drifts.items()
+            for key, entry in outcome.state.drifts.items()
         },
         "inputs": _plain(seen),
         **({} if before is None else {"state": state_values(before)}),
@@ -129,8 +128,8 @@ def _load_values(load: EstimatedLoad, measured_s: float | None, now_s: float) ->
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
-    return found
+    prices: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
+    return prices
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -148,20 +147,19 @@ def json_object(text: str, source: str) -> dict[str, Any]:
     """Return a JSON object from text.
 
     Args:
-        text: the text.
         source: name of the file, for messages.
 
     Raises:
         SpecError: the text is not a JSON object.
     """
-    found = json_value(text, source)
-    if not isinstance(found, dict):
+    result = json_value(text, source)
+    if not isinstance(result, dict):
         raise SpecError(f"{source}: must be a JSON object")
     try:
-        json.dumps(found, allow_nan=False)
+        json.dumps(result, allow_nan=False)
     except ValueError:
         raise SpecError(f"{source}: a number is not finite") from None
-    return found
+    return result
 
 
 def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
@@ -197,11 +195,13 @@ def repeated(system: System, config: LoopConfig, path: Path) -> Iterator[tuple[d
 def _differences(recorded: Iterable[WorkloadDecision], outcome: CycleOutcome) -> list[str]:
     """Describe the differences between the recorded and the repeated decisions about workloads."""
     then = {(item.server, item.accelerator): item for item in recorded}
-    found = []
+    differences = []
     for item in outcome.workloads:
         place = item.server, item.accelerator
         old = then.pop(place, None)
         if old != item:
             before = "none" if old is None else f"{old.replicas} ({old.reason})"
-            found.append(f"{'/'.join(place)}: recorded {before}, repeated {item.replicas} ({item.reason})")
-    return found + [f"{'/'.join(place)}: recorded, not repeated" for place in sorted(then)]
+            differences.append(
+                f"{'/'.join(place)}: recorded {before}, repeated {item.replicas} ({item.reason})"
+            )
+    return differences + [f"{'/'.join(place)}: recorded, not repeated" for place in sorted(then)]

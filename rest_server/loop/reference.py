@@ -99,7 +99,7 @@ def _allocations(system: System, body: Any) -> dict[str, tuple[str, int]]:
     Raises:
         SpecError: the body has another format, or names unknown servers.
     """
-    found = {}
+    allocations = {}
     try:
         for name, allocation in body["allocations"].items():
             if name not in system.servers:
@@ -107,9 +107,9 @@ def _allocations(system: System, body: Any) -> dict[str, tuple[str, int]]:
             replicas = allocation["numReplicas"]
             if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
                 raise SpecError(f"allocations.{name}.numReplicas: must be a count, not {replicas!r}")
-            found[name] = str(allocation["accelerator"]), replicas
+            allocations[name] = str(allocation["accelerator"]), replicas
     except (KeyError, TypeError, AttributeError) as error:
         raise SpecError(
             f"allocations: accelerator and numReplicas by server are expected: {error!r}"
         ) from None
-    return found
+    return allocations

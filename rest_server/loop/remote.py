@@ -44,11 +44,11 @@ def asked_targets(
             answers = service.targets()
     except InferplanError as error:
         raise SourceError(f"{planner.url}: {error}") from None
-    found: dict[str, dict[str, RemoteTarget]] = {}
+    remote_targets: dict[str, dict[str, RemoteTarget]] = {}
     for item in answers:
         target = RemoteTarget(item.desired_replicas, item.reason, item.detail, item.held)
-        found.setdefault(item.server, {})[item.accelerator] = target
-    return found
+        remote_targets.setdefault(item.server, {})[item.accelerator] = target
+    return remote_targets
 
 
 def _load(load: EstimatedLoad | None) -> dict[str, float]:

@@ -51,14 +51,14 @@ def counts_between(before: ReplicaSample, after: ReplicaSample) -> Counts:
     were waiting in it are lost.
     """
     old = EMPTY if _has_restarted(before, after) else before
-    found: dict[str, Any] = {
+    counts: dict[str, Any] = {
         name: value - old.counters.get(name, 0.0) for name, value in after.counters.items()
     }
     for name, buckets in after.buckets.items():
         then = old.buckets.get(name, {})
-        found[name] = {bound: value - then.get(bound, 0.0) for bound, value in buckets.items()}
-    found["waiting_growth"] = after.gauges.get("waiting", 0.0) - old.gauges.get("waiting", 0.0)
-    return Counts(**found)
+        counts[name] = {bound: value - then.get(bound, 0.0) for bound, value in buckets.items()}
+    counts["waiting_growth"] = after.gauges.get("waiting", 0.0) - old.gauges.get("waiting", 0.0)
+    return Counts(**counts)
 
 
 def _has_restarted(before: ReplicaSample, after: ReplicaSample) -> bool:
@@ -133,15 +133,15 @@ def sampled_window(
             sampling interval limits it.
         listed: replicas that are known to exist now; None if unknown, so that those that report do.
     """
-    gaps = [after - before for found in replicas.values() for (before, _), (after, _) in pairwise(found)]
+    gaps = [after - before for windows in replicas.values() for (before, _), (after, _) in pairwise(windows)]
     interval_s = median(gaps) if gaps else 0.0
     longest_s = max(GAP_INTERVALS * interval_s, min(MAX_GAP_INTERVALS * interval_s, SHORT_GAP * window_s))
     gap_s = min(longest_s, stale_s or float("inf"))
     begin_s, there = now_s - window_s, set(listed or ())
     parts, here, covered, existing = [], [], [], []
     first_s, last_s, has_new = now_s, begin_s, False
-    for name, found in replicas.items():
-        samples = list(found)
+    for name, windows in replicas.items():
+        samples = list(windows)
         if not samples or samples[-1][0] <= begin_s:
             continue
         end_s, last = samples[-1]

@@ -100,7 +100,7 @@ class _ServerHistory:
 
     samples: dict[str, deque[tuple[float, ReplicaSample]]] = field(default_factory=dict)
 
-    def add(self, now_s: float, last_s: float | None, found: Mapping[str, ReplicaSample]) -> None:
+    def add(self, now_s: float, last_s: float | None, replica_samples: Mapping[str, ReplicaSample]) -> None:
         """Add a read of all replicas.
 
         A replica that was never seen before counts from zero, unless it started before the last read.
@@ -108,9 +108,9 @@ class _ServerHistory:
         Args:
             now_s: time of the read [s since the epoch].
             last_s: time of the last read; None for the first read.
-            found: samples of the replicas by address.
+            replica_samples: samples of the replicas by address.
         """
-        for address, sample in found.items():
+        for address, sample in replica_samples.items():
             mine = self.samples.setdefault(address, deque())
             is_new = sample.started_s is None or last_s is None or sample.started_s >= last_s
             if not mine and last_s is not None and is_new:
@@ -170,16 +170,16 @@ class ScrapeReader:
         self.replicas = totals(
             ((target.server, target.accelerator), int(target.address in samples)) for target in targets
         )
-        found: dict[str, Reading] = {}
+        readings: dict[str, Reading] = {}
         for name in names:
             mine = {target.address: read[target.address] for target in targets if target.server == name}
             history = self._histories.setdefault(name, _ServerHistory())
             here = {address: samples[address] for address in mine if address in samples}
             history.add(now_s, self._seen_s, here)
             history.forget(now_s - 2 * self._window_s, now_s)
-            found[name] = self._reading(history, mine, now_s)
+            readings[name] = self._reading(history, mine, now_s)
         self._seen_s = now_s
-        return found
+        return readings
 
     def _reading(
         self, history: _ServerHistory, mine: Mapping[str, ReplicaSample | str], now_s: float

@@ -68,8 +68,8 @@ def _gauges(
     yield "held", "Servers that keep their replicas.", ["server", "reason"], held
     purposes = {"for_rate": "rate", "for_backlog": "backlog"}
     planned = [
-        (server, purpose, found[key])
-        for server, found in record["planned"].items()
+        (server, purpose, row[key])
+        for server, row in record["planned"].items()
         for key, purpose in purposes.items()
     ]
     text = "Planned replicas, for arrivals or backlog."
@@ -82,7 +82,7 @@ def _gauges(
         ("ttft_ratio", "ttft_ratio", "Measured over predicted TTFT."),
         ("alarm", "drift_alarm", "Whether a profile has drifted."),
     ):
-        yield name, text, ["profile"], [(profile, found[key]) for profile, found in drift]
+        yield name, text, ["profile"], [(profile, row[key]) for profile, row in drift]
 
 
 def application(loop: Controller, *, with_reference_routes: bool) -> Starlette:

@@ -117,11 +117,11 @@ class Window:
 
 def in_buckets(cumulative: Mapping[float, float]) -> dict[float, float]:
     """Convert cumulative numbers of values by upper bound to the number of values in each bucket."""
-    before, found = 0.0, {}
+    before, result = 0.0, {}
     for bound in sorted(cumulative):
-        found[bound] = cumulative[bound] - before
+        result[bound] = cumulative[bound] - before
         before = cumulative[bound]
-    return found
+    return result
 
 
 Reading = Window | Hold

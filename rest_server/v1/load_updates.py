@@ -89,7 +89,7 @@ def missing_loads(
         loads: the load updates, by server.
         decisions: the last decisions, if any.
     """
-    known, found = {} if decisions is None else decisions.servers, {}
+    known, result = {} if decisions is None else decisions.servers, {}
     for name, server in entities.servers.items():
         if name in entities.routed or server.deadline is not None:
             continue
@@ -100,8 +100,8 @@ def missing_loads(
         load = with_last_lengths(server, decisions)
         item = missing_values(load, given, entities.profiles_of(server.model), runs=runs)
         if item is not None:
-            found[name] = item
-    return found
+            result[name] = item
+    return result
 
 
 def with_last_lengths(server: Server, decisions: Decisions | None) -> Load:

@@ -135,7 +135,6 @@ class Precondition:
         """Change the fleet atomically if the precondition is met.
 
         Args:
-            held: the fleet.
             change: function that returns the changed items.
             cause: cause of the change, for the history.
             sent: servers and routes whose arrival rate was sent; None if documents were sent.

@@ -108,8 +108,8 @@ async def _computed_for_fleet(request: Request, work: Any) -> bytes:
     def fleet() -> SystemSpec:
         return held.read()[1].spec()
 
-    found: bytes = await request.app.state.study_workers.run(request, work, fleet)
-    return found
+    result: bytes = await request.app.state.study_workers.run(request, work, fleet)
+    return result
 
 
 for _name, _entry in STUDIES.items():

@@ -79,7 +79,7 @@ def _compared(first: System | Plan, other: OtherSide, options: CompareOptions, s
     changed = other.second_options
     second = None if other.second is None else _side("second", other.second, settings)
     try:
-        found = compare_plans(
+        compared = compare_plans(
             first,
             second,
             options,
@@ -88,7 +88,7 @@ def _compared(first: System | Plan, other: OtherSide, options: CompareOptions, s
         )
     except RequestError as error:
         raise SpecError(error.said(lambda field: _NAMES.get(field, field))) from None
-    return found.to_json().encode()
+    return compared.to_json().encode()
 
 
 def _side(name: str, value: Mapping[str, Any], settings: Settings) -> System | Plan:

@@ -75,10 +75,10 @@ def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[s
     """Return the accelerators that a server can use, and those on which it has replicas, as keys."""
     profiles = entities.models.get(server.model, {})
     allowed = profiles if server.accelerators is None else server.accelerators
-    found = {name: None for name in profiles if name in allowed and name in entities.accelerators}
-    found |= dict.fromkeys(server.current.replicas)
+    accelerators = {name: None for name in profiles if name in allowed and name in entities.accelerators}
+    accelerators |= dict.fromkeys(server.current.replicas)
     decision = None if now.decisions is None else now.decisions.servers.get(server.name)
-    return found | dict.fromkeys(decision.targets if decision is not None else ())
+    return accelerators | dict.fromkeys(decision.targets if decision is not None else ())
 
 
 def reading(now: Snapshot, server: Server, accelerator: str, times: SentAt) -> TargetState | None:
@@ -87,7 +87,6 @@ def reading(now: Snapshot, server: Server, accelerator: str, times: SentAt) -> T
     Args:
         now: the current state of the fleet.
         server: the planned server.
-        accelerator: the accelerator.
         times: time at which the load of each planned server was last sent [s since the epoch].
     """
     decision = None if now.decisions is None else now.decisions.servers.get(server.name)
@@ -112,9 +111,9 @@ def readings(now: Snapshot) -> Iterator[TargetState]:
     times = now.planned_loads_sent_at
     for server in now.entities.planned.values():
         for accelerator in accelerators_of(now.entities, server, now):
-            found = reading(now, server, accelerator, times)
-            if found is not None:
-                yield found
+            target_states = reading(now, server, accelerator, times)
+            if target_states is not None:
+                yield target_states
     yield from shared_readings(now)
 
 
@@ -127,21 +126,21 @@ def shared_readings(now: Snapshot) -> Iterator[TargetState]:
         yield TargetState(use.name, use.accelerator, target, current)
 
 
-def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
+def _answer(target_state: TargetState, now: Snapshot) -> TargetAnswer:
     assert now.plan is not None
     made = datetime.fromtimestamp(now.plan.made_at, UTC)
-    target = found.target
+    target = target_state.target
     return TargetAnswer.taken_from(
         target,
-        target=f"{found.server}/{found.accelerator}",
-        server=found.server,
-        accelerator=found.accelerator,
+        target=f"{target_state.server}/{target_state.accelerator}",
+        server=target_state.server,
+        accelerator=target_state.accelerator,
         desired_replicas=target.replicas,
-        current_replicas=found.current,
+        current_replicas=target_state.current,
         max_batch_size=target.max_batch,
         generated_at=made,
         age_s=age_s(now.plan.made_at),
-        load_age_s=None if found.load_sent_at is None else age_s(found.load_sent_at),
+        load_age_s=None if target_state.load_sent_at is None else age_s(target_state.load_sent_at),
         revision=now.plan.revision,
     )
 
@@ -192,14 +191,14 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
             404, f"server {name!r} cannot run on {accelerator!r}: it is not allowed there, or has no profile"
         )
     _require_targets(now, request)
-    found = reading(now, server, accelerator, now.planned_loads_sent_at)
-    if found is None:
+    target = reading(now, server, accelerator, now.planned_loads_sent_at)
+    if target is None:
         raise _refusal(f"server {name!r} is not in the last plan; plan again")
     limit_s = request.app.state.settings.stale_after_s
-    if found.load_sent_at is not None and found.is_stale(limit_s):
-        age = f"{age_s(found.load_sent_at):.0f} s old, over the limit of {limit_s:g} s"
+    if target.load_sent_at is not None and target.is_stale(limit_s):
+        age = f"{age_s(target.load_sent_at):.0f} s old, over the limit of {limit_s:g} s"
         raise _refusal(f"the load of server {name!r} is {age}; send its arrivalRate again")
-    return Response(_answer(found, now).model_dump_json(by_alias=True), media_type=JSON)
+    return Response(_answer(target, now).model_dump_json(by_alias=True), media_type=JSON)
 
 
 def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) -> Response:
@@ -230,5 +229,5 @@ async def list_targets(request: Request) -> Response:
     limit_s, items = request.app.state.settings.stale_after_s, list(readings(now))
     stale = {item.server: None for item in items if item.is_stale(limit_s)}
     targets = tuple(_answer(item, now) for item in items if item.server not in stale)
-    found = TargetList(targets=targets, stale=tuple(stale))
-    return Response(found.model_dump_json(by_alias=True), media_type=JSON)
+    target_list = TargetList(targets=targets, stale=tuple(stale))
+    return Response(target_list.model_dump_json(by_alias=True), media_type=JSON)

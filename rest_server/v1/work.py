@@ -142,8 +142,8 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
     memo = memo_of_process(settings.sizing_memo_rows)
     system = options.applied(system_of(body, settings))
     candidates = find_candidates(system, memo)
-    found = warnings_of(candidates, memo=memo)
-    wire = candidates.to_wire() | ({"warnings": found} if found else {})
+    warnings = warnings_of(candidates, memo=memo)
+    wire = candidates.to_wire() | ({"warnings": warnings} if warnings else {})
     return to_json(wire, inf_nan_mode="null", indent=2)
 
 
@@ -211,16 +211,16 @@ def _answered(
     Raises:
         AnalysisError: the only one has no result, or one of several replicas cannot be analysed.
     """
-    found: Sequence[Document | AnalysisError | SpecError]
+    answered: Sequence[Document | AnalysisError | SpecError]
     if asked and isinstance(asked[0], Row):
-        found = [_caught(of_row, row) for row in asked]
+        answered = [_caught(of_row, row) for row in asked]
     else:
-        found = of_replicas(asked) if is_one else _all(asked, of_replicas)
+        answered = of_replicas(asked) if is_one else _all(asked, of_replicas)
     if not is_one:
-        return to_json({"items": [_item(each) for each in found]}, indent=2)
-    if isinstance(found[0], Document):
-        return found[0].to_json().encode()
-    raise found[0]
+        return to_json({"items": [_item(each) for each in answered]}, indent=2)
+    if isinstance(answered[0], Document):
+        return answered[0].to_json().encode()
+    raise answered[0]
 
 
 def _caught(answer: Callable[[Row], Document], row: Row) -> Document | AnalysisError | SpecError:

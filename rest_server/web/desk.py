@@ -103,8 +103,8 @@ class Desk:
         """
         keys: KeyFiles = self._service.state.keys
         if keys.required:
-            found = keys.find(self._key) if self._key else None
-            if found is None or scope not in found.scopes:
+            granted = keys.find(self._key) if self._key else None
+            if granted is None or scope not in granted.scopes:
                 raise SpecError(
                     f"your API key lacks the scope {scope.value!r}, which this needs; sign in with another"
                 )
@@ -166,8 +166,10 @@ class Desk:
             raise SpecError(
                 f"the document has {size:,} bytes, over the limit of {limit:,}; give a smaller one"
             )
-        found = await self._run("open", open_text, text, self._settings)
-        return self._take(found, UPLOAD if found is None or found.text != self.opened.text else self.source)
+        opened = await self._run("open", open_text, text, self._settings)
+        return self._take(
+            opened, UPLOAD if opened is None or opened.text != self.opened.text else self.source
+        )
 
     async def start(self, facts: str) -> bool:
         """Create and open a first document from the facts in the form; return whether it was opened.
@@ -177,10 +179,10 @@ class Desk:
         """
         return self._take(await self._run("open", first_document, facts, self._settings), UPLOAD)
 
-    def _take(self, found: Opened | None, source: str, changes: Changes | None = None) -> bool:
-        if found is None:
+    def _take(self, opened: Opened | None, source: str, changes: Changes | None = None) -> bool:
+        if opened is None:
             return False
-        self.opened, self.source, self.steps = found, source, Steps(changes or Changes())
+        self.opened, self.source, self.steps = opened, source, Steps(changes or Changes())
         self._last_key, self._valid = "", UNCHANGED
         self.plan = self.pinned = None
         return True
@@ -217,15 +219,15 @@ class Desk:
         """
         changes = self.changes
         try:
-            found = await self.answer("plan", plan_view)
+            answer = await self.answer("plan", plan_view)
         except ChangeError as error:
             self.steps, self._last_key = self.steps.without_invalid(error.key, self._valid), ""
             title = self.opened.title_of(error.key)
             raise SpecError(f"{title}: {error.text}; the last valid value is kept") from None
-        if found is not None:
-            self.plan, self._valid = found, changes
-            self.pinned = self.pinned or (found if not self.changes.given else None)
-        return found
+        if answer is not None:
+            self.plan, self._valid = answer, changes
+            self.pinned = self.pinned or (answer if not self.changes.given else None)
+        return answer
 
     async def pin_document(self) -> None:
         """Pin the plan of the document without its changes.
@@ -233,8 +235,8 @@ class Desk:
         Raises:
             InferplanError: under the same conditions as in `solve`.
         """
-        found = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
-        self.pinned = found or self.pinned
+        view = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
+        self.pinned = view or self.pinned
 
     async def answer(self, topic: str, work: Callable[..., T], *arguments: str) -> T | None:
         """Run work on the document with its changes; return None if a newer request replaced this one.

@@ -124,10 +124,10 @@ class DocumentTab:
 
 def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handler:
     """Return a handler that does not keep its page alive; FastAPI keeps the upload routes of closed pages."""
-    found = WeakMethod(handler)
+    weak_parameters = WeakMethod(handler)
 
     def handle(event: UploadEventArguments) -> Awaitable[None] | None:
-        method = found()
+        method = weak_parameters()
         return None if method is None else method(event)
 
     return handle
@@ -175,10 +175,10 @@ class _StartForm:
         self._demands.append((case, rate, ttft, itl))
 
         def chosen() -> None:
-            found = cases[case.value]
-            ttft.set_value(found.ttft_ms)
-            itl.set_value(found.itl_ms)
-            source.set_text(f"{found.why} Source: {found.source}")
+            chosen = cases[case.value]
+            ttft.set_value(chosen.ttft_ms)
+            itl.set_value(chosen.itl_ms)
+            source.set_text(f"{chosen.why} Source: {chosen.source}")
 
         case.on_value_change(chosen)
 

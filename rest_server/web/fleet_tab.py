@@ -106,8 +106,8 @@ def _targets(now: Snapshot) -> Section:
         words("held", lambda item: "held" if item.target.held else "no"),
         words("reason", lambda item: item.target.detail or str(item.target.reason.value)),
     )
-    found = [item for item in readings(now) if item.target.replicas or item.current]
-    return table("Replicas", columns, found, "replicas")
+    targets = [item for item in readings(now) if item.target.replicas or item.current]
+    return table("Replicas", columns, targets, "replicas")
 
 
 def _unserved(now: Snapshot) -> Section:

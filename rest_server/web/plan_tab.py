@@ -141,14 +141,14 @@ class PlanTab:
 
     async def _open_server(self, name: str) -> None:
         options = json.dumps({"server": name})
-        found = await self._guarded(partial(self._desk.answer, "study", study_view, "explain", options, ""))
-        if found is not None:
-            _show_in(self._server, f"{name}: why this accelerator", found, self._desk.colours)
+        answer = await self._guarded(partial(self._desk.answer, "study", study_view, "explain", options, ""))
+        if answer is not None:
+            _show_in(self._server, f"{name}: why this accelerator", answer, self._desk.colours)
 
     async def _compare(self) -> None:
-        found = await self._guarded(partial(self._desk.answer, "compare", limits_view))
-        if found is not None:
-            _show_in(self._limits, "Limited against unlimited", found)
+        comparison = await self._guarded(partial(self._desk.answer, "compare", limits_view))
+        if comparison is not None:
+            _show_in(self._limits, "Limited against unlimited", comparison)
 
     async def _save(
         self, work: Callable[..., bytes | str], file: str, media_type: str, *arguments: str

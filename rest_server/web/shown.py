@@ -251,10 +251,9 @@ def signed_text(difference: float, texts: Iterable[str], unit: str = "") -> str:
     """Return a difference as text with its sign and unit; empty if it would be shown as zero.
 
     Args:
-        difference: the difference.
         texts: both values as shown, which determine the number of decimals.
         unit: unit of the difference.
     """
-    decimals = max(len(found[1]) if (found := _DECIMALS.search(text)) else 0 for text in texts)
+    decimals = max(len(match[1]) if (match := _DECIMALS.search(text)) else 0 for text in texts)
     text = f"{difference:+,.{decimals}f}"
     return "" if float(text.replace(",", "")) == 0 else f"{text} {unit}".rstrip()

@@ -105,15 +105,15 @@ class StudyTab:
             self._enable_stop(name)
             self._timer.activate()
             work = partial(self._desk.answer, "study", study_view, name, options, progress.name)
-            found = await self._guarded(work)
+            outcome = await self._guarded(work)
         if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
             self._enable_stop(None)
             self._elapsed.set_text(
-                "" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s"
+                "" if outcome is None else f"{name}: done in {time.monotonic() - began:.1f} s"
             )
-        if found is not None:
-            self._show(name, found)
+        if outcome is not None:
+            self._show(name, outcome)
 
     def _tell(self) -> None:
         """Show the progress of the running study."""

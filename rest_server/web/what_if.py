@@ -97,7 +97,6 @@ class WhatIf:
         Args:
             title: title of the fields.
             value: label of the value.
-            quantities: the quantities.
             missing: text that stands for a missing value.
         """
         if len(quantities) > MAX_FIELDS:
@@ -169,7 +168,6 @@ class WhatIf:
         """Connect a control to the key of a change.
 
         Args:
-            key: the key.
             element: the control.
             read: function from the text of a change to the control's value; None stands for the document's
                 value.

@@ -35,9 +35,9 @@ _HEADING = '<q-th :props="props"><button type="button">{{ props.col.label }}</bu
 
 def heading(text: str, level: int = 2) -> ui.element:
     """Show a heading of a level and return it."""
-    with ui.element(f"h{level}") as found:
+    with ui.element(f"h{level}") as element:
         ui.label(text).style("display: inline")
-    return found
+    return element
 
 
 class Tables:
@@ -132,8 +132,10 @@ def _shape(table: Table) -> tuple[object, ...]:
 
 def _long_columns(table: Table) -> frozenset[int]:
     """Return the indices of the columns whose text is wrapped."""
-    found = {i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > MAX_CELL_CHARACTERS}
-    return frozenset(i for i in found if not table.numeric[i])
+    long_columns = {
+        i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > MAX_CELL_CHARACTERS
+    }
+    return frozenset(i for i in long_columns if not table.numeric[i])
 
 
 class _TableView:

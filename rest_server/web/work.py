@@ -70,12 +70,12 @@ def open_path(path: str, settings: Settings) -> Opened:
     Raises:
         SpecError: the document cannot be read.
     """
-    found = Path(sample_or_path(path))
-    files = document_files(found)
+    opened = Path(sample_or_path(path))
+    files = document_files(opened)
     if len(files) == 1:
         return open_text(read_text(files[0]), settings)
     try:
-        text = yaml_text(joined_document(read_parts(found)))
+        text = yaml_text(joined_document(read_parts(opened)))
     except SpecError:
         text = "\n".join(read_text(file) for file in files)
     return open_text(text, settings)
@@ -97,8 +97,8 @@ def open_text(text: str, settings: Settings) -> Opened:
 
 def _document(system: System) -> dict[str, Any]:
     """Return a system as plain values, without defaults."""
-    found: dict[str, Any] = system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return found
+    document: dict[str, Any] = system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return document
 
 
 def _controls(system: System) -> Controls:
@@ -243,7 +243,6 @@ def study_view(
 
     Args:
         base: the document as JSON.
-        changes: the changes.
         name: name of the study.
         options: options of the study as JSON.
         progress: name of the `SharedProgress` to which progress is reported; empty for none.
@@ -270,7 +269,6 @@ def report_file(base: bytes, changes: Changes, file_format: str, settings: Setti
 
     Args:
         base: the document, pickled.
-        changes: the changes.
         file_format: html, or csv for the table of pools.
         settings: settings of the service.
 
@@ -323,8 +321,8 @@ def first_document(facts: str, settings: Settings) -> Opened:
         },
     )
     start = with_attainable_targets(start)
-    found = open_text(document_of(start), settings)
-    return replace(found, notes=notes_of(start))
+    document = open_text(document_of(start), settings)
+    return replace(document, notes=notes_of(start))
 
 
 def _price(text: str) -> Any:

@@ -29,12 +29,12 @@ def explain_nodes(
             asked[use.node, -1] = SystemChange("maxNodes", use.node, use.num_nodes - 1).applied_to(system)
         if most is not None and use.num_nodes == most:
             asked[use.node, 1] = SystemChange("maxNodes", use.node, most + 1).applied_to(system)
-    found = budget.ask(
+    nodes = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due),
         asked,
         lambda key: f"one node of {key[0]} {'more' if key[1] > 0 else 'fewer'}",
     )
-    effects = {key: effect(before, after, system) for key, after in found.items()}
+    effects = {key: effect(before, after, system) for key, after in nodes.items()}
     return tuple(
         NodeExplanation(
             node=use.node,

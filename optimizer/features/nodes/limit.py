@@ -24,9 +24,9 @@ class CardsInNodes(str):
 
     def __new__(cls, type_name: str, least: int, largest: int, *, is_first: bool) -> Self:
         """Create the item; only the first one of a type counts all replicas, and has the name of the type."""
-        found = super().__new__(cls, type_name if is_first else f"{type_name} in groups of {least}")
-        found.type, found.least, found.largest = type_name, least, largest
-        return found
+        result = super().__new__(cls, type_name if is_first else f"{type_name} in groups of {least}")
+        result.type, result.least, result.largest = type_name, least, largest
+        return result
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, int, int], dict[str, bool]]:
         """Return the arguments that create an equal item, for copies in other processes."""

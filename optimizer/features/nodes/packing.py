@@ -129,8 +129,8 @@ class NodePool:
         if self.most[best] < more or not each[best]:
             return None
         left = (cards - more * int(row[best]) for cards, row in zip(need, self.capacity, strict=True))
-        found = _cheapest(self, tuple(max(cards, 0) for cards in left))
-        return found and tuple(n + more * (i == best) for i, n in enumerate(found))
+        cheapest = _cheapest(self, tuple(max(cards, 0) for cards in left))
+        return cheapest and tuple(n + more * (i == best) for i, n in enumerate(cheapest))
 
     def __hash__(self) -> int:
         """Hash what equality compares."""
@@ -249,12 +249,12 @@ def replica_sizes(
     accelerators: Mapping[str, Accelerator], profiles: Mapping[tuple[str, str], ModelProfile]
 ) -> dict[str, set[int]]:
     """Return the numbers of cards of replicas, by accelerator type."""
-    found: dict[str, set[int]] = {}
+    result: dict[str, set[int]] = {}
     for (_, name), profile in profiles.items():
         if name in accelerators:
             one = accelerators[name]
-            found.setdefault(one.type, set()).add(one.multiplicity * profile.acc_count)
-    return found
+            result.setdefault(one.type, set()).add(one.multiplicity * profile.acc_count)
+    return result
 
 
 def undivided(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,7 @@ def node_costs_cents_per_h(system: System, items: Iterable[OnNodes]) -> Mapping[
 
     If they need more nodes than exist for a while, their cards cost as much as those of full nodes.
     """
-    found, every = defaultdict[str, float](float), [*items]
+    node_costs_cents, every = defaultdict[str, float](float), [*items]
     for pool in system.node_pools:
         mine = [item for item in every if item.type == pool.type and item.number]
         counts = pool.cheapest(pool.need((item.cards, item.number) for item in mine))
@@ -30,5 +30,5 @@ def node_costs_cents_per_h(system: System, items: Iterable[OnNodes]) -> Mapping[
         cost = used * pool.card_price if counts is None else float(pool.cost @ counts)
         for item in mine:
             for server in item.servers:
-                found[server] += cost * item.cards * item.number / used / len(item.servers)
-    return found
+                node_costs_cents[server] += cost * item.cards * item.number / used / len(item.servers)
+    return node_costs_cents

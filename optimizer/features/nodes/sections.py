@@ -53,8 +53,8 @@ def node_sections(plan: Plan) -> Iterator[Section]:
 def node_value_section(explanation: Explanation, money: Money) -> Section:
     """Return the table of the values of nodes."""
 
-    def value(found: Effect | None) -> FormattedValue | None:
-        return None if found is None else effect_value(found, money, explanation.plan)
+    def value(effect: Effect | None) -> FormattedValue | None:
+        return None if effect is None else effect_value(effect, money, explanation.plan)
 
     columns = (
         name("node type", "node"),

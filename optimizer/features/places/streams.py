@@ -14,10 +14,10 @@ def network_ms(options: OptimizerOptions, server: Server, accelerator: Accelerat
     Raises:
         SpecError: the latency between their places is missing.
     """
-    found = _time_ms(options.network_ms, server.place, accelerator.place)
-    if found is None:
+    result = _time_ms(options.network_ms, server.place, accelerator.place)
+    if result is None:
         raise SpecError(f"optimizer.networkMs: {_missing(server.place, accelerator.place)}")
-    return found
+    return result
 
 
 def may_serve(server: Server, accelerator: Accelerator) -> bool:

@@ -106,8 +106,8 @@ def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) ->
         for row in np.flatnonzero(~holds).tolist():
             yield f"a server of the queue misses a target at {texts[row // len(pools)]}"
         return
-    found = measure_pairs(arrays, pairs, np.array(each)).targets
-    for row, label, text in missed_targets(arrays.servers.targets.take(pairs.server), found):
+    targets = measure_pairs(arrays, pairs, np.array(each)).targets
+    for row, label, text in missed_targets(arrays.servers.targets.take(pairs.server), targets):
         yield f"{label} at {texts[row // len(pools)]} is {text}"
 
 

@@ -69,7 +69,6 @@ def share_beside_reserve(arrays: SystemArrays, server: int, accelerator: int, re
     """Return the share of the replicas' maximum rate that is usable if the server keeps its reserve (eq. 59).
 
     Args:
-        arrays: the system as arrays.
         server: index of the server.
         accelerator: index of the accelerator of its replicas, or of any of its pools.
         replicas: number of its replicas.
@@ -145,12 +144,12 @@ def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[Candidate
     reserved = table.reserved.copy()
     reserved[rows] = enough
     more = np.flatnonzero(holds & ~enough)
-    found = replace(
+    changed = replace(
         mine.take(more),
         num_replicas=frozen(count[more].astype(np.int64)),
         reserved=frozen(np.ones(len(more), np.bool_)),
     )
-    return replace(table, reserved=frozen(reserved)), _at_load(arrays, found)
+    return replace(table, reserved=frozen(reserved)), _at_load(arrays, changed)
 
 
 def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, BoolArray]:
@@ -211,5 +210,5 @@ def _at_load(arrays: SystemArrays, table: CandidateTable) -> CandidateTable:
     if not len(table):
         return table
     rate = table.load_rps / table.num_replicas
-    found = measure_pairs(arrays, Pairs.of_rows(arrays, table), rate).performance
-    return replace(table, **{name: frozen(getattr(found, name)) for name in MEANS})
+    performance = measure_pairs(arrays, Pairs.of_rows(arrays, table), rate).performance
+    return replace(table, **{name: frozen(getattr(performance, name)) for name in MEANS})

@@ -34,7 +34,7 @@ def replica_counts(
         reserves: reserves of servers that are served in full.
         rollouts: extra replicas during roll-outs, by server.
     """
-    found, kept = {}, {item.server: item for item in reserves}
+    replica_purposes, kept = {}, {item.server: item for item in reserves}
     targeted = [name for name, item in kept.items() if item.availability_target is not None]
     full = _full_utilizations(arrays, [(name, pool) for name in targeted for pool in pools.get(name, ())])
     for name, mine in pools.items():
@@ -44,10 +44,10 @@ def replica_counts(
         extra = rollouts[name].replicas if name in rollouts else 0
         replicas = sum(pool.num_replicas for pool in mine)
         if len(mine) > 1 or reserve is None:
-            found[name] = ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
+            replica_purposes[name] = ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
         else:
-            found[name] = _count(arrays, name, mine[0], reserve, full.get(name), extra)
-    return found
+            replica_purposes[name] = _count(arrays, name, mine[0], reserve, full.get(name), extra)
+    return replica_purposes
 
 
 def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> dict[str, float]:
@@ -56,8 +56,8 @@ def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) 
         return {}
     each = [pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE for _, pool in pools]
     pairs, _ = pool_pairs(arrays, pools)
-    found = measure_pairs(arrays, pairs, np.array(each)).performance.utilization.tolist()
-    return {name: value for (name, _), value in zip(pools, found, strict=True)}
+    full_utilizations = measure_pairs(arrays, pairs, np.array(each)).performance.utilization.tolist()
+    return {name: value for (name, _), value in zip(pools, full_utilizations, strict=True)}
 
 
 def _count(

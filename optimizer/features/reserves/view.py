@@ -26,7 +26,6 @@ def reserve_uses(
     """Return the reserves of all servers that require one, whether they are served or not.
 
     Args:
-        system: the system.
         pools: pools by planned server.
         reserve: the reserves that servers require.
         loads_rps: loads of servers [requests/s], shape (S,).

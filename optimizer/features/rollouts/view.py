@@ -11,7 +11,7 @@ from optimizer.spec.system import System
 
 def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[str, RolloutUse]:
     """Return the extra replicas and their cards for each server that has replicas and a surge (eq. 185)."""
-    found: dict[str, RolloutUse] = {}
+    result: dict[str, RolloutUse] = {}
     for name, mine in pools.items():
         surge = system.servers[name].surge if name in system.servers else 0.0
         replicas, cards = 0, Counter[str]()
@@ -21,5 +21,5 @@ def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[st
             replicas += extra
             cards[type_name] += extra * each
         if replicas:
-            found[name] = RolloutUse(replicas=replicas, cards=dict(cards))
-    return found
+            result[name] = RolloutUse(replicas=replicas, cards=dict(cards))
+    return result

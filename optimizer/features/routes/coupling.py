@@ -61,10 +61,10 @@ class Routing(Topology):
 
     def together(self, chosen: BoolArray) -> BoolArray:
         """Return the mask `chosen` with the small server of each route set as its large one."""
-        found = chosen.copy()
+        together = chosen.copy()
         for route in self.routes:
-            found[route.small] = chosen[route.large]
-        return found
+            together[route.small] = chosen[route.large]
+        return together
 
     def groups(self) -> Iterator[Sequence[int]]:
         """Yield the indices of the small and the large server of each route."""
@@ -73,13 +73,13 @@ class Routing(Topology):
 
     def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:
         """Return the solution without replicas of unserved routes, or of small servers without a router."""
-        found = replicas.copy()
+        result = replicas.copy()
         for route, division in self.divisions(table, replicas):
             if division is None:
-                found[(table.server == route.small) | (table.server == route.large)] = 0
+                result[(table.server == route.small) | (table.server == route.large)] = 0
             elif not division.routed:
-                found[(table.server == route.small) & ~running] = 0
-        return found
+                result[(table.server == route.small) & ~running] = 0
+        return result
 
     def usable(self, table: CandidateTable) -> BoolArray:
         """Return a mask of usable candidates: those of routes must meet their targets at any lower rate."""
@@ -87,10 +87,10 @@ class Routing(Topology):
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
         """Return the mask `has` of served servers; large servers are served if their route can be divided."""
-        found = has.copy()
+        served = has.copy()
         for route, division in self.divisions(table, replicas):
-            found[route.large] = division is not None
-        return found
+            served[route.large] = division is not None
+        return served
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
         """Return the mask `full` of servers served in full; on routes, small servers always count as such."""
@@ -212,7 +212,6 @@ def _add_single(
 
     Args:
         rows: receives the rows.
-        columns: the columns of the model.
         server: server of each column, shape (n,).
         one_of: columns of which each server can use only one, shape (Z,).
         z: variables that are 1 if the column is used, shape (Z,).

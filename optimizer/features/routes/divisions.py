@@ -105,8 +105,8 @@ class RouteArrays:
         the minimum utilisation of the busier server.
         """
         both = np.array([small_rps, large_rps])
-        found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
-        return large_rps if found is None else max(large_rps, self.load_rps / found.utilisation)
+        result = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
+        return large_rps if result is None else max(large_rps, self.load_rps / result.utilisation)
 
     def _divide(self, small_rps: float, large_rps: float) -> Division | None:
         alone = self.load_rps / large_rps if large_rps else np.inf

@@ -24,7 +24,7 @@ def price_losses(
         for name, route in system.routes.items()
         for other in _others(route)
     }
-    found = budget.ask(
+    losses = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due),
         asked,
         lambda key: f"the cost of route {key[0]} with maxLoss {key[1]:g}",
@@ -36,7 +36,7 @@ def price_losses(
             other=other,
             effect=effect(before, after, system),
         )
-        for (name, other), after in found.items()
+        for (name, other), after in losses.items()
     )
 
 

@@ -65,12 +65,11 @@ def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]
 
     Args:
         system: the system; a route that is missing in the step has its rate in the system.
-        plan: the plan.
         step: offered loads of the time step.
     """
-    found = []
+    result = []
     for name, known in system.routes.items():
         rate, use = rate_rpm(step.reported(known) or known), plan.routes[name]
         route = known.model_copy(update={"arrival_rate_rpm": rate})
-        found.append(RoutedLoad.of(route, [kind.small_share for kind in use.kinds], routed=use.routed))
-    return found
+        result.append(RoutedLoad.of(route, [kind.small_share for kind in use.kinds], routed=use.routed))
+    return result

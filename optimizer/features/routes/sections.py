@@ -73,7 +73,7 @@ def loss_section(explanation: Explanation, money: Money) -> Section:
     return table("What limits on quality cost", columns, explanation.losses, "losses")
 
 
-def replayed_route_section(found: Replay) -> Section:
+def replayed_route_section(replay: Replay) -> Section:
     """Return the table of routes in a replay."""
     columns = (
         name("way", lambda row: row[0].name),
@@ -83,5 +83,5 @@ def replayed_route_section(found: Replay) -> Section:
         Column("worse", lambda row: row[1].quality_lost, form=percent, rank=1),
         Column("missed", lambda row: row[1].missed / row[1].offered if row[1].offered else 0.0, form=percent),
     )
-    rows = [(variant, route) for variant in found.variants for route in variant.routes]
+    rows = [(variant, route) for variant in replay.variants for route in variant.routes]
     return table("Routes", columns, rows, "routes")

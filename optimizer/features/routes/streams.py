@@ -80,8 +80,8 @@ def flows_of(route: Route) -> tuple[KindFlow, ...]:
 
 def small_rpm(route: Route, shares: Iterable[float]) -> float:
     """Return the load of the small server for shares φ of the kinds [requests/min] (eq. 222)."""
-    found = sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
-    return found if found > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
+    result = sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
+    return result if result > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
 
 
 def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
@@ -91,8 +91,8 @@ def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
     """
     if not routed:
         return route.arrival_rate_rpm
-    found = sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
-    return found if found > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
+    result = sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
+    return result if result > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
 
 
 def quality_lost(route: Route, shares: Iterable[float]) -> float:
@@ -110,7 +110,6 @@ def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence
     at their lower bounds.
 
     Args:
-        values: the values.
         least: lower bounds of the weights.
         most: upper bounds of the weights.
     """
@@ -129,7 +128,6 @@ def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) ->
 
     Args:
         servers: the servers, by name.
-        routes: the routes.
     """
     changed: dict[str, Server] = {}
     for route in routes:
@@ -192,7 +190,6 @@ def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
     """Return the servers, plus the other server of each route: routes are served in full or not at all.
 
     Args:
-        routes: the routes.
         servers: names of servers; they come first in the result, in their order.
     """
     routed, names = routes_by_server(routes), list(servers)
@@ -275,9 +272,13 @@ def _server_problems(
 
 def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> Iterator[Finding]:
     """Yield an error if the two servers of a route differ in priority, because its requests have only one."""
-    found = [index.servers[name].item for name in (route.small, route.large) if name in index.servers]
+    priority_problems = [
+        index.servers[name].item for name in (route.small, route.large) if name in index.servers
+    ]
     classes = [
-        index.classes[server.service_class].item for server in found if server.service_class in index.classes
+        index.classes[server.service_class].item
+        for server in priority_problems
+        if server.service_class in index.classes
     ]
     if len(classes) > 1 and classes[0].priority != classes[1].priority:
         text = (

@@ -33,22 +33,21 @@ Divisions = Mapping[str, Division | None]
 
 def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
     """Return the division of each route that has load, for the replicas of a solution."""
-    found: dict[str, Division | None] = {
+    divisions: dict[str, Division | None] = {
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
     }
     routing = problem.topology(Routing)
     if routing is not None:
         for route, division in routing.divisions(problem.table, solution.replicas):
-            found[route.name] = division
-    return found
+            divisions[route.name] = division
+    return divisions
 
 
 def divisions_within(plan: Plan, system: System) -> Divisions:
     """Return the division of each route among a plan's replicas, at the rates of `system`.
 
     Args:
-        plan: the plan.
         system: the planned system; the rates of its routes can differ from those of the plan.
     """
     return {
@@ -83,8 +82,8 @@ def largest_rate_rpm(route: Route, plan: Plan) -> float:
     """Return the largest rate of a route that a plan serves [requests/min]."""
     if not route.arrival_rate_rpm:
         return 0.0
-    found = RouteArrays.of(route, _servers(route)).most_rps(*capacities_rps(route, plan))
-    return found * SECONDS_PER_MINUTE
+    result = RouteArrays.of(route, _servers(route)).most_rps(*capacities_rps(route, plan))
+    return result * SECONDS_PER_MINUTE
 
 
 def capacities_rps(route: Route, plan: Plan) -> tuple[float, float]:
@@ -149,7 +148,6 @@ def with_savings(plan: Plan, candidates: Candidates) -> Plan:
     """Return the plan with the savings of routes computed from all candidates, not only from those used.
 
     Args:
-        plan: the plan.
         candidates: all candidates of the system.
     """
     routes = {}
@@ -190,7 +188,6 @@ def _all_large(candidates: Candidates, route: Route) -> float | None:
 
     Args:
         candidates: candidates, including those of the large server with all requests of the route.
-        route: the route.
 
     Returns:
         The cost [cents/h]; None if no accelerator can serve all requests.

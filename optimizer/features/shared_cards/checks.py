@@ -64,8 +64,8 @@ def _sized(facts: Facts) -> Candidates:
         partial(find_candidates, memo=memo),
         lambda servers: facts.on_cards & {names[s] for s in servers} in in_turns,
     )
-    found = find_candidates(replace(system, servers=MappingProxyType(alone)), memo)
-    return replace(found, system=system, shared=shared)
+    candidates = find_candidates(replace(system, servers=MappingProxyType(alone)), memo)
+    return replace(candidates, system=system, shared=shared)
 
 
 def _units(
@@ -90,12 +90,12 @@ def _units(
         )
         rates = [item.max_arrival_rate_rpm / SECONDS_PER_MINUTE / use.num_cards for item in use.servers]
         options = known.get((use.accelerator, use.mode, occupants), [])
-        found = next((one for one in options if all(map(close, rates, one.rates))), None)
-        if found is None:
+        first = next((one for one in options if all(map(close, rates, one.rates))), None)
+        if first is None:
             shown = " or ".join(_rates(one.rates) for one in options) or "nothing"
             problems.append(f"{use.name}: a card carries {shown} requests/s, the plan says {_rates(rates)}")
         else:
-            units[found] += use.num_cards
+            units[first] += use.num_cards
     return units, problems
 
 

@@ -62,7 +62,6 @@ def find_patterns(
     """Return the patterns of shared cards of a system that has servers with `sharedCard`.
 
     Args:
-        system: the system.
         size: function that finds the candidates of a system without shared cards.
         can_take_turns: whether the servers with these indices can share a card in time.
 
@@ -160,7 +159,7 @@ def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
 def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Occupant]]:
     """Return the occupants that meet targets at all rates up to their maximum, by name of the card."""
     index = {name: s for s, name in enumerate(system.servers)}
-    table, found = sized.table, dict[str, list[Occupant]]()
+    table, seats = sized.table, dict[str, list[Occupant]]()
     for c in np.flatnonzero(table.meets_targets_below_max_rate).tolist():
         name = sized.arrays.server_names[table.server[c]]
         part = parts[sized.arrays.accelerator_names[table.accelerator[c]]]
@@ -175,8 +174,8 @@ def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dic
             part.slowdown,
         )
         if table.load_rps[c] > 0:
-            found.setdefault(part.card, []).append(occupant)
-    return found
+            seats.setdefault(part.card, []).append(occupant)
+    return seats
 
 
 # --- patterns ------------------------------------------------------------------------------------------
@@ -213,7 +212,6 @@ def _turns(
     A second set of patterns has the proportions of the loads that remain after filling full cards.
 
     Args:
-        system: the system.
         sized: the candidates of parts of cards.
         card: the card's accelerator, with its index.
         occupants: the occupants on the full card.

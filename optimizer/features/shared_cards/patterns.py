@@ -96,17 +96,16 @@ def maximal(
     """Return all maximal combinations as replicas per occupant: none has space for another replica.
 
     Args:
-        occupants: the occupants.
         limits: amount of a card for each of the two quantities that occupants use.
         most: maximum number of combinations; if there are more, None is returned.
     """
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
     for visited, (counts, left) in enumerate(_filled(occupants, 0, limits)):
         if not any(_fits(occupant, left) for occupant in occupants):
-            found.append(counts)
-        if len(found) > most or visited > MAX_VISITED:
+            result.append(counts)
+        if len(result) > most or visited > MAX_VISITED:
             return None
-    return found
+    return result
 
 
 def _filled(

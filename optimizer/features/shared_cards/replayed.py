@@ -49,7 +49,6 @@ class ReplayedCards:
         """Follow a plan; ready cards stay while replacements for their servers start.
 
         Args:
-            plan: the plan.
             system: the system; its free cards limit the number that can stay.
             own: desired replicas on unshared cards.
             pods: the existing replicas and cards.

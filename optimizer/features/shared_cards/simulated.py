@@ -71,6 +71,6 @@ def card_in_turns(system: System, use: SharedCardUse, place: int) -> CardInTurns
 
 def _batch_server(system: System, item: SharedPool) -> BatchServer:
     server, profile = system.servers[item.server], part_profile(system, item)
-    found = kind_of_profile(profile).takes_turns(server, profile, item.max_batch)
-    assert found is not None
-    return found
+    batch_server = kind_of_profile(profile).takes_turns(server, profile, item.max_batch)
+    assert batch_server is not None
+    return batch_server

@@ -64,15 +64,15 @@ def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, m
     """
     server, s = system.servers[name], arrays.server_names.index(name)
     profile = system.profiles[server.model, arrays.accelerator_names[accelerator]]
-    found = kind_of_profile(profile).takes_turns(server, profile, max_batch)
-    if found is None or server.current.load.arrival_cv != 1:
+    turn = kind_of_profile(profile).takes_turns(server, profile, max_batch)
+    if turn is None or server.current.load.arrival_cv != 1:
         return None
     delay_ms = float(arrays.servers.delay_ms[s, accelerator])
     limits = arrays.servers.targets.take(np.array([s])).before(np.array([delay_ms])).limits_of(0)
     limits.pop(LOSS, None)
     if any(measure.metric == "missed" for measure in limits):
         return None
-    return Turn(found, limits, delay_ms)
+    return Turn(turn, limits, delay_ms)
 
 
 def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | None:
@@ -85,8 +85,8 @@ def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | No
         mix: proportions of their rates, shape (S,).
     """
     limits = tuple(tuple(turn.limits.items()) for turn in turns)
-    found = _largest_rates_rps(tuple(turn.server for turn in turns), limits, tuple(mix.tolist()))
-    return None if found is None else np.array(found)
+    result = _largest_rates_rps(tuple(turn.server for turn in turns), limits, tuple(mix.tolist()))
+    return None if result is None else np.array(result)
 
 
 @lru_cache(maxsize=MAX_KNOWN)
@@ -128,7 +128,7 @@ def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetr
     from optimizer.queueing.bulk.time_sharing import shared_steady_states
 
     states = shared_steady_states([turn.server for turn in turns], rates_rps / MS_PER_S)
-    found = []
+    turn_metrics = []
     for turn, state, rate in zip(turns, states, rates_rps.tolist(), strict=True):
         batch = state.alone.mean_batch
         own_ms = turn.server.base_ms + turn.server.slope_ms * batch
@@ -152,5 +152,5 @@ def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetr
             measure: (value + turn.delay_ms, turn.limits[measure] + turn.delay_ms)
             for measure, value in values.items()
         }
-        found.append(TurnMetrics(fields, targets))
-    return found
+        turn_metrics.append(TurnMetrics(fields, targets))
+    return turn_metrics

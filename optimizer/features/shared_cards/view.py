@@ -34,7 +34,6 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
     """Return the groups of shared cards in a solution, sorted by name.
 
     Args:
-        candidates: the candidates.
         problem: the planning problem.
         replicas: number of replicas of each candidate in the solution, shape (C,).
     """
@@ -189,17 +188,17 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
     """Return the metrics of each occupant by field name, at the occupants' rates on one card [requests/s]."""
     if pattern.mode == "time":
         return [
-            found.fields
+            figures.fields
             | {
                 "targets": tuple(
                     TargetFigure(measure=measure.label, value=value, limit=limit)
-                    for measure, (value, limit) in found.targets.items()
+                    for measure, (value, limit) in figures.targets.items()
                 )
             }
-            for found in measure_turns(_turns(shared, pattern), np.array(rates))
+            for figures in measure_turns(_turns(shared, pattern), np.array(rates))
         ]
-    pairs, found = _measured(shared, pattern, rates)
-    return list(pool_figures(shared.arrays, shared.system, pairs, found))
+    pairs, figures = _measured(shared, pattern, rates)
+    return list(pool_figures(shared.arrays, shared.system, pairs, figures))
 
 
 def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
@@ -220,10 +219,10 @@ def _measured_targets(
     """
     if pattern.mode == "time":
         turns = _turns(shared, pattern)
-        for turn, found in zip(turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
+        for turn, measured_targets in zip(turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
             yield {
                 measure: (_with_margin(measure, value - turn.delay_ms) + turn.delay_ms, limit)
-                for measure, (value, limit) in found.targets.items()
+                for measure, (value, limit) in measured_targets.targets.items()
             }
         return
     pairs, measured = _measured(shared, pattern, pattern.rates)
@@ -249,10 +248,10 @@ def _measured(
 
 def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:
     occupants = [occupant for occupant, _ in pattern.occupants]
-    found = [
+    turns = [
         turn_of(shared.system, shared.arrays, shared.names[s.server], s.place, s.max_batch) for s in occupants
     ]
-    return [turn for turn in found if turn is not None]
+    return [turn for turn in turns if turn is not None]
 
 
 def _with_margin(measure: TargetMeasure, value_ms: float) -> float:

@@ -97,7 +97,6 @@ def queue_candidates(
     """Size the shared queues of a system; reject accelerators on which no subset of a queue can be served.
 
     Args:
-        system: the system.
         arrays: the same system as arrays.
         verdicts: receives the rejected queue–accelerator pairs with their reasons.
         memo: cache of sizings.

@@ -15,8 +15,8 @@ def shared_queue_section(rows: Iterable[QueueRow]) -> Section:
 def _columns() -> list[Column]:
     def figure(heading: str, field: str, unit: str = "ms", form: str = ",.0f") -> Column:
         def value(row: QueueRow) -> float | None:
-            found: float | None = getattr(row.member, field, None)
-            return found
+            result: float | None = getattr(row.member, field, None)
+            return result
 
         return Column(heading, value, unit, form)
 

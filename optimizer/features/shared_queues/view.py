@@ -82,8 +82,8 @@ def measured_members(
     rows = [(name, pool) for name, pool in pools if queues[name] and pool.arrival_rate_rpm > 0]
     if not rows:
         return
-    for found in measure_members(arrays, *pool_pairs(arrays, rows)):
-        yield (rows[found.row][0], arrays.servers.members.names[found.member]), found
+    for members in measure_members(arrays, *pool_pairs(arrays, rows)):
+        yield (rows[members.row][0], arrays.servers.members.names[members.member]), members
 
 
 def member_figures(
@@ -91,8 +91,8 @@ def member_figures(
 ) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
     """Yield the names of queue and member, and the fields of `QueueMember`, of each measured member."""
     measures = arrays.servers.members.targets.measures
-    for key, found in members:
-        yield key, {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
+    for key, measured in members:
+        yield key, {**measured.means, "targets": target_figures(measures, measured.targets, measured.limits)}
 
 
 def queue_names(plan: Plan, system: System) -> Iterator[str]:
@@ -126,7 +126,6 @@ def short_members(
     """Yield index of the queue, index of the member and served share of each member not served in full.
 
     Args:
-        candidates: the candidates.
         problem: the planning problem.
         served: served arrival rates [requests/min], by queue and member.
     """

@@ -46,7 +46,7 @@ def version_name(server: Server, model: str) -> str:
 
 def versions_of(server: Server) -> tuple[Version, ...]:
     """Return the versions of a server, in document order; empty if it is not split (eq. 212)."""
-    found = []
+    versions = []
     common = {field: getattr(server, field) for field in Server.model_fields if field not in _OF_EACH}
     for share in server.split or ():
         load = thinned(server.current.load, share.weight)
@@ -66,8 +66,8 @@ def versions_of(server: Server) -> tuple[Version, ...]:
             "current": current.model_copy(update={"load": load}),
             "desired": AllocationData(),
         }
-        found.append(Version.model_construct(**common, **own, whole=server, weight=share.weight))
-    return tuple(found)
+        versions.append(Version.model_construct(**common, **own, whole=server, weight=share.weight))
+    return tuple(versions)
 
 
 def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:

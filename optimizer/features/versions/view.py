@@ -26,12 +26,11 @@ def split_uses(
     """Return the plan's entry for each split server, by its name.
 
     Args:
-        system: the system.
         pools: pools by planned server.
         unserved: names of servers that are not served in full.
         reserves: the plan's entries for reserves.
     """
-    loads, found = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True), {}
+    loads, result = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True), {}
     parts = grouped((one.whole.name, (one, rate)) for one, rate in loads if isinstance(one, Version))
     short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}
     for name in sorted(parts):
@@ -45,14 +44,14 @@ def split_uses(
         complete = not any(use.server in short for use in uses)
         load_rpm = math.fsum(rate for _, rate in parts[name]) * SECONDS_PER_MINUTE
         one = _one_version(system, main, pools.get(main.name, ()), load_rpm) if complete else None
-        found[name] = SplitUse(
+        result[name] = SplitUse(
             model=whole.model,
             versions=uses,
             one_version=one,
             extra_cost_cents_per_h=_extra_cost(uses, one),
             roll_back=main.name not in short if main.roll_back else None,
         )
-    return found
+    return result
 
 
 def _extra_cost(uses: Sequence[VersionUse], one: OneVersion | None) -> float | None:

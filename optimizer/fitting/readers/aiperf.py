@@ -59,15 +59,15 @@ def _read(report: BenchmarkFile) -> RunReport:
 def _run(value: Any, place: str) -> RunRecord:
     texts = (text.lower() for text in all_at(value, *_MODES) if isinstance(text, str))
     mode = next((text for text in texts if any(process in text for process in _PROCESSES)), "poisson")
-    found = record(value, TABLE, place)
+    result = record(value, TABLE, place)
     urls = list(all_at(value, "input_config/**/urls/*"))
     errors = sum(number_in(item) or 0.0 for item in all_at(value, "error_summary/*/count"))
-    smooth, streamed = found.arrival_cv, find(value, "input_config/**/streaming")
+    smooth, streamed = result.arrival_cv, find(value, "input_config/**/streaming")
     return replace(
-        found,
+        result,
         arrivals=Arrivals.CONSTANT if "constant" in mode else Arrivals.POISSON,
         arrival_cv=1 / math.sqrt(smooth) if smooth and smooth > 0 and "gamma" in mode else None,
-        failed=found.failed if found.failed is not None else errors,
+        failed=result.failed if result.failed is not None else errors,
         cancelled=value.get("was_cancelled") is True,
         timed=any(number_in(limit) for limit in all_at(value, *_LIMITS)),
         hint=f"{len(urls)} urls" if len(urls) > 1 else None,

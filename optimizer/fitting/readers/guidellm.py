@@ -81,8 +81,8 @@ def _recognises(report: BenchmarkFile) -> bool:
         return any(isinstance(row, dict) and {"Run Id", "Successful Requests"} <= row.keys() for row in value)
     if isinstance(value, dict):
         items, known = value.get("benchmarks"), value.keys() & {"args", "config", "metadata"}
-        found = find(items, "*/metrics") is not None or find(items, "*/request_totals") is not None
-        return isinstance(items, list) and (bool(known) or not items or found)
+        has_requests = find(items, "*/metrics") is not None or find(items, "*/request_totals") is not None
+        return isinstance(items, list) and (bool(known) or not items or has_requests)
     return line.startswith("Type,Run Id") or (line.startswith("Run Info,") and ",Timings" in line)
 
 
@@ -138,27 +138,27 @@ def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
 def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> RunRecord:
     start, end = number_in(item.get("start_time")), number_in(item.get("end_time"))
     span = None if start is None or end is None else end - start
-    found = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True, is_busy=True)
+    changed = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True, is_busy=True)
     name = str(strategy.get("type_") or strategy.get("kind") or "")
     rate = number_in(strategy.get("rate"))
     limits = (number_in(strategy.get(key)) for key in ("streams", "max_concurrency"))
     users = next((limit for limit in limits if limit is not None), float(IN_FLIGHT))
-    found = replace(
-        found,
+    changed = replace(
+        changed,
         users=1.0 if name == "synchronous" else users,
-        sent_rps=found.sent / found.duration_s if found.duration_s else None,
-        prompt=_with_ends(item, found.prompt, "Prompt", "Input"),
-        output=_with_ends(item, found.output, "Output", "Output"),
+        sent_rps=changed.sent / changed.duration_s if changed.duration_s else None,
+        prompt=_with_ends(item, changed.prompt, "Prompt", "Input"),
+        output=_with_ends(item, changed.output, "Output", "Output"),
     )
     if name in STEADY:
         burst = math.floor(rate) if rate and strategy.get("initial_burst") else 0
-        return replace(found, arrivals=STEADY[name], offered_rps=rate or 0.0, burst=burst)
+        return replace(changed, arrivals=STEADY[name], offered_rps=rate or 0.0, burst=burst)
     known = ", ".join((*CLOSED, *STEADY))
     unusable = f"the strategy {name!r} cannot be replayed; known are {known}" if name not in CLOSED else None
-    return replace(found, unusable=unusable)
+    return replace(changed, unusable=unusable)
 
 
-def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str) -> TokenStats:
+def _with_ends(item: Mapping[str, Any], token_stats: TokenStats, row: str, column: str) -> TokenStats:
     """Return length statistics with minimum and maximum from the outermost quantiles of a CSV."""
     ends = find(
         item,
@@ -167,7 +167,7 @@ def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str
     )
     known = isinstance(ends, list) and ends
     least, most = map(number_in, (ends[0], ends[-1])) if known else (None, None)
-    return found if least is None or most is None else found._replace(least=least, most=most)
+    return token_stats if least is None or most is None else token_stats._replace(least=least, most=most)
 
 
 def _notes(item: Mapping[str, Any]) -> Iterator[str]:

@@ -49,26 +49,26 @@ def _read(report: BenchmarkFile) -> RunReport:
     config = report.beside("config.yaml")
     process = text_at(config, "load/type")
     workers, each = (number_in(find(config, f"load/{key}")) for key in _WORKERS)
-    found = record(
+    changed = record(
         report.tree,
         TABLE,
         report.name,
         arrivals=Arrivals.POISSON if process == "poisson" else Arrivals.CONSTANT,
         cached_share=cached / prompts if cached and prompts else None,
     )
-    if found.offered_rps is None and found.users is None:
+    if changed.offered_rps is None and changed.users is None:
         raise FitError(
             f"{report.name}: load_summary.requested_rate is missing, as in totals over stages; "
             "give the stage_N_lifecycle_metrics.json files"
         )
     note = "the report does not state whether arrivals are even or Poisson: assumed even"
-    if found.users is not None:
-        found = replace(found, offered_rps=None)
+    if changed.users is not None:
+        changed = replace(changed, offered_rps=None)
     elif workers and each:
-        found = replace(found, users=workers * each)
-    open_loop = found.offered_rps is not None and process not in {"constant", "poisson"}
+        changed = replace(changed, users=workers * each)
+    open_loop = changed.offered_rps is not None and process not in {"constant", "poisson"}
     return RunReport(
-        (found,), "inference-perf", text_at(config, "server/model_name"), notes=(note,) if open_loop else ()
+        (changed,), "inference-perf", text_at(config, "server/model_name"), notes=(note,) if open_loop else ()
     )
 
 

@@ -46,15 +46,15 @@ def _read(report: BenchmarkFile) -> RunReport:
     """
     tree = report.tree
     tool, version = text_at(tree, f"{_LOAD}/tool"), find(tree, "version")
-    found = _run(tree, report.name, tool or "")
+    result = _run(tree, report.name, tool or "")
     note = "the report does not state whether arrivals are even or Poisson: assumed "
-    note += "even" if found.arrivals is Arrivals.CONSTANT else "Poisson"
+    note += "even" if result.arrivals is Arrivals.CONSTANT else "Poisson"
     return RunReport(
-        (found,),
+        (result,),
         f"llm-d {version}{f' of {tool}' if tool else ''}",
         text_at(tree, "scenario/stack/*/standardized/model/name"),
         day_of(find(tree, "run/time/start")),
-        (note,) if found.offered_rps not in {None, float("inf")} else (),
+        (note,) if result.offered_rps not in {None, float("inf")} else (),
     )
 
 
@@ -65,7 +65,7 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
         if isinstance(engine, dict) and engine.get("kind", "inference_engine") == "inference_engine"
     ]
     roles = {str(engine.get("role")) for engine in engines}
-    found = record(
+    result = record(
         tree,
         TABLE,
         place,
@@ -77,11 +77,11 @@ def _run(tree: Any, place: str, tool: str) -> RunRecord:
         [number_in(find(one, f"accelerator/parallelism/{key}")) for key in ("tp", "pp")] for one in engines
     ]
     tensor, pipeline = sizes[0] if sizes and all(size == sizes[0] for size in sizes) else (None, None)
-    lost = (found.failed or 0.0) + (found.incomplete or 0.0)
+    lost = (result.failed or 0.0) + (result.incomplete or 0.0)
     return replace(
-        found,
-        fields={**found.fields, "replicas": "scenario.stack[].replicas"},
-        completed=None if found.requested is None else found.requested - lost,
+        result,
+        fields={**result.fields, "replicas": "scenario.stack[].replicas"},
+        completed=None if result.requested is None else result.requested - lost,
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
     )

@@ -95,8 +95,8 @@ def read_numbers(tree: Any, table: Table, place: str) -> tuple[dict[str, float],
     values, fields = {}, {}
     for name, paths in table.items():
         for path in paths:
-            found = map(number_in, all_at(tree, path.keys))
-            value = next((value for value in found if value is not None and _is_told(name, value)), None)
+            numbers = map(number_in, all_at(tree, path.keys))
+            value = next((value for value in numbers if value is not None and _is_told(name, value)), None)
             if value is not None:
                 values[name] = value * _factor(tree, path, place)
                 fields[name] = path.keys.rpartition("**/")[2].replace("/", ".")
@@ -141,14 +141,14 @@ def record(tree: Any, table: Table, place: str, **more: Any) -> RunRecord:
     """
     values, fields = read_numbers(tree, table, place)
     count = values.get("completed")
-    found: dict[str, Any] = {"prompt": _lengths(values, "prompt", count)}
-    found["output"] = _lengths(values, "output", count)
-    found |= {name: value for name, value in values.items() if name.partition("_")[0] not in found}
-    cached = found.pop("cached_tokens", None)
-    if cached is not None and found["prompt"].mean:
-        found.setdefault("cached_share", cached / found["prompt"].mean)
-    found |= {name: value for name, value in more.items() if value is not None}
-    return RunRecord(place, fields, **found)
+    lengths: dict[str, Any] = {"prompt": _lengths(values, "prompt", count)}
+    lengths["output"] = _lengths(values, "output", count)
+    lengths |= {name: value for name, value in values.items() if name.partition("_")[0] not in lengths}
+    cached = lengths.pop("cached_tokens", None)
+    if cached is not None and lengths["prompt"].mean:
+        lengths.setdefault("cached_share", cached / lengths["prompt"].mean)
+    lengths |= {name: value for name, value in more.items() if value is not None}
+    return RunRecord(place, fields, **lengths)
 
 
 def _lengths(values: Mapping[str, float], name: str, count: float | None) -> TokenStats:

@@ -82,20 +82,20 @@ def _read(report: BenchmarkFile, stated: Stated) -> Benchmark:
     reader = next((reader for reader in READERS if reader.recognises(report)), None)
     if reader is None:
         raise FitError(_unknown(report))
-    found = reader.read(report)
-    if isinstance(found, Benchmark):
-        return found
-    replayed = [as_replayed(run, stated) for run in found.runs]
-    cards = {run.cards for run in found.runs}
+    benchmark = reader.read(report)
+    if isinstance(benchmark, Benchmark):
+        return benchmark
+    replayed = [as_replayed(run, stated) for run in benchmark.runs]
+    cards = {run.cards for run in benchmark.runs}
     return Benchmark(
         tuple(one.run for one in replayed if one.run is not None),
-        found.tool,
-        found.model,
-        found.date,
-        found.notes,
+        benchmark.tool,
+        benchmark.model,
+        benchmark.date,
+        benchmark.notes,
         tuple(note for one in replayed for note in one.notes),
         cards.pop() if len(cards) == 1 else None,
-        max((run.accepted_tokens or 1.0 for run in found.runs), default=1.0),
+        max((run.accepted_tokens or 1.0 for run in benchmark.runs), default=1.0),
     )
 
 

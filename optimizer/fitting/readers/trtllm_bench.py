@@ -29,12 +29,12 @@ TABLE: Table = {
 
 def _read(report: BenchmarkFile) -> RunReport:
     """Read the run of a report."""
-    found = record(report.tree, TABLE, report.name)
-    if not found.offered_rps or found.offered_rps >= MAX_RATE_RPS:
-        found = replace(found, offered_rps=float("inf"))
+    changed = record(report.tree, TABLE, report.name)
+    if not changed.offered_rps or changed.offered_rps >= MAX_RATE_RPS:
+        changed = replace(changed, offered_rps=float("inf"))
     note = "trtllm-bench has no server in front: its TTFT lacks HTTP"
     model = text_at(report.tree, "engine/model", "engine/model_path")
-    return RunReport((found,), "trtllm-bench", model, notes=(note,))
+    return RunReport((changed,), "trtllm-bench", model, notes=(note,))
 
 
 MAX_RATE_RPS = 1e6

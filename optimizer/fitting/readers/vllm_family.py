@@ -130,7 +130,7 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
 def _run(row: Mapping[str, Any], place: str) -> RunRecord:
     rate, burstiness = number_in(row.get("request_rate")), number_in(row.get("burstiness"))
     uneven = rate and math.isfinite(rate) and burstiness and 0 < burstiness != 1
-    found = record(
+    result = record(
         row if not find(row, "server_info/enable_dp_attention") else {**row, "dp_size": 1},
         TABLE,
         place,
@@ -140,18 +140,18 @@ def _run(row: Mapping[str, Any], place: str) -> RunRecord:
         unusable=_unusable(row),
     )
     lengths = {
-        name: _lengths(row, name, getattr(found, attribute))
+        name: _lengths(row, name, getattr(result, attribute))
         for name, attribute in (("input", "prompt"), ("output", "output"))
     }
     came = number_in(row.get("total_output_tokens_retokenized"))
-    requested = found.requested
-    if requested is None and found.completed is None and found.users:
-        requested = PROMPTS_A_USER * found.users
+    requested = result.requested
+    if requested is None and result.completed is None and result.users:
+        requested = PROMPTS_A_USER * result.users
     return replace(
-        found,
+        result,
         prompt=lengths["input"],
         output=lengths["output"],
-        text_tokens=came / found.completed if came and found.completed else None,
+        text_tokens=came / result.completed if came and result.completed else None,
         requested=requested,
     )
 
@@ -178,8 +178,8 @@ def _hint(row: Mapping[str, Any]) -> str | None:
         f"{key} {row[key]}" for key in row if _COUNTED.fullmatch(key) and (number_in(row[key]) or 0) > 1
     )
     texts = (value for key, value in row.items() if isinstance(value, str) and key not in _NAMES)
-    found = (_HINT.search(text) for text in texts)
-    return next(counts, None) or next((match[0] for match in found if match), None)
+    matches = (_HINT.search(text) for text in texts)
+    return next(counts, None) or next((match[0] for match in matches if match), None)
 
 
 def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStats:

@@ -151,7 +151,6 @@ def server_line(
     """Convert a batch server with its stages to the form of the queue model and the simulator.
 
     Args:
-        server: the server.
         profile: profile of its model on an accelerator; None if batches take no time.
         window_ms: the batching window [ms].
         max_batch: the batch limit; None selects that of the server or profile.

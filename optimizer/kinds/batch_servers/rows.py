@@ -145,11 +145,11 @@ class BatchRow(Row):
             AnalysisError: no rate meets the targets.
         """
         queues, targets = self.queues(), self.targets()
-        found = largest_rate(queues, targets)
-        if not found.attainable[0]:
-            raise unattainable(targets, found.least[:, 0], ", or shorten the window")
-        lowest_rps = found.lowest_rate_rps.tolist()
-        return self._answer(BatchSizing, queues, float(found.max_rate_rps[0]), lowest_rps=lowest_rps)
+        result = largest_rate(queues, targets)
+        if not result.attainable[0]:
+            raise unattainable(targets, result.least[:, 0], ", or shorten the window")
+        lowest_rps = result.lowest_rate_rps.tolist()
+        return self._answer(BatchSizing, queues, float(result.max_rate_rps[0]), lowest_rps=lowest_rps)
 
     def _answer(
         self, answer_type: type[_Answer], queues: BulkQueues, rate_rps: float, **own: Sequence[object]

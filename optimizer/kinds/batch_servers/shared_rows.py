@@ -126,13 +126,13 @@ class SharedRow(Row):
         """Simulate the card; return the latencies of each server, or `OverloadedReplica` if unstable."""
         servers, rates = self._card()
         loads = [OpenLoad(rate, NO_TOKENS, ONE_ANSWER) for rate in (rates * MS_PER_S).tolist()]
-        found = []
+        simulation = []
         for i, runs in enumerate(run_shared_card(servers, loads, effort)):
             simulated = simulated_answer(SharedSimulated, runs, effort, f"shared[{i}]: ")
             if isinstance(simulated, OverloadedReplica):
                 return simulated
-            found.append(simulated)
-        return SharedSimulation(shared=tuple(found), requests=effort.requests, seed=effort.seed)
+            simulation.append(simulated)
+        return SharedSimulation(shared=tuple(simulation), requests=effort.requests, seed=effort.seed)
 
 
 class SharedFigures(BatchLatencies):

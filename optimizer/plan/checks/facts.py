@@ -47,8 +47,10 @@ class Facts:
         powers = [item.power for item in self.whole.accelerators.values()]
         most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
         pairs, _ = pool_pairs(self.arrays, pools)
-        found = largest_power_w(self.arrays, powers, pairs, np.array(most)).tolist()
-        return {(name, pool.accelerator): each for (name, pool), each in zip(pools, found, strict=True)}
+        pool_power_w = largest_power_w(self.arrays, powers, pairs, np.array(most)).tolist()
+        return {
+            (name, pool.accelerator): each for (name, pool), each in zip(pools, pool_power_w, strict=True)
+        }
 
     @cached_property
     def listed(self) -> dict[str, Unserved]:

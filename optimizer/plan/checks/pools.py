@@ -121,8 +121,8 @@ def check_members(facts: Facts) -> list[str]:
     Other checks compare the metrics of members.
     """
     targets, problems = facts.arrays.servers.members.targets, list[str]()
-    for (_, member), found in facts.placed.members:
-        missed = missed_targets(replace(targets, limits=found.limits[:, None]), found.targets[:, None])
+    for (_, member), metrics in facts.placed.members:
+        missed = missed_targets(replace(targets, limits=metrics.limits[:, None]), metrics.targets[:, None])
         problems += [f"{member}: {label} is {text}" for _, label, text in missed]
     return problems
 
@@ -135,25 +135,25 @@ def _largest_rates(facts: Facts, pairs: Pairs, stated_rps: FloatArray) -> FloatA
 
     The rate is NaN if no rate meets the targets.
     """
-    arrays, found = facts.arrays, np.empty(len(stated_rps))
+    arrays, largest_rates = facts.arrays, np.empty(len(stated_rps))
     idle = np.flatnonzero(arrays.servers.load_rps[pairs.server] == 0)
     loaded = np.flatnonzero(arrays.servers.load_rps[pairs.server] > 0)
     for at, some in parts(arrays, pairs.take(idle)):
         _, turnaround_ms = law_of(arrays, some).idle_times(some.max_batch)
-        found[idle[at]] = 1000.0 * some.max_batch / turnaround_ms
+        largest_rates[idle[at]] = 1000.0 * some.max_batch / turnaround_ms
 
     for rows, some in parts(arrays, pairs.take(loaded)):
         at = loaded[rows]
         factor = arrays.rate_factor[some.server, some.accelerator]
         usable = np.where(factor > 0, factor, np.nan)
         whole_rps = stated_rps[at] / np.where(factor > 0, factor, 1.0)
-        found[at] = usable * _confirmed(rows_of(arrays, some), whole_rps)
-    return found
+        largest_rates[at] = usable * _confirmed(rows_of(arrays, some), whole_rps)
+    return largest_rates
 
 
 def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
     """Return the stated rates of pairs if they are verified to be maximal, else the recomputed rates."""
-    found = stated_rps.copy()
+    confirmed = stated_rps.copy()
     # With chunk-count jumps, a test at two rates is not conclusive.
     settled = np.logical_not(rows.of_pairs(np.logical_or, rows.queues.is_non_monotone))
     pairs = np.flatnonzero(settled)
@@ -163,8 +163,8 @@ def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
     if len(others):
         some = rows.take(others)
         searched = largest_rate(some.queues, some.targets, some.of_rows(stated_rps[others])).max_rate_rps
-        found[others] = some.of_pairs(np.minimum, searched)
-    return found
+        confirmed[others] = some.of_pairs(np.minimum, searched)
+    return confirmed
 
 
 def _is_largest(rows: ServerRows, rate_rps: FloatArray) -> BoolArray:

@@ -22,14 +22,14 @@ from optimizer.tolerances import SAME
 def check_service(facts: Facts) -> list[str]:
     """Return the errors in the allocations of all servers."""
     checks, queued = (_replicas, _accelerators, _batches, _loads, _listing), facts.plan.queued_servers
-    found = [
+    service = [
         f"{name}: {line}"
         for name, server in facts.system.servers.items()
         if name not in queued
         for check in checks
         for line in check(facts, server)
     ]
-    return [*found, *_members(facts)]
+    return [*service, *_members(facts)]
 
 
 def stated_limit(facts: Facts, server: Server, accelerator: str) -> float:
@@ -37,7 +37,6 @@ def stated_limit(facts: Facts, server: Server, accelerator: str) -> float:
 
     Args:
         facts: the plan and its system.
-        server: the server.
         accelerator: name of the accelerator.
     """
     profile, load = profile_of(facts.system, server, accelerator), server.current.load

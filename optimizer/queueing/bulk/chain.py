@@ -21,7 +21,6 @@ def fill_queue(
     """Fill the queue length distribution at the end of a service of i requests; return the largest length.
 
     Args:
-        server: the server.
         i: number of requests at the start.
         states: largest queue length that is resolved.
         reach: largest number of arrivals that is considered.
@@ -169,7 +168,6 @@ def fill_starts(
     represents all larger states.
 
     Args:
-        server: the server.
         rate: arrival rate [1/ms].
         decay: decay rate of the tail per request; 0 without a tail.
         oldest: age of the oldest request that a start leaves in the queue.

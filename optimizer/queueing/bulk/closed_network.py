@@ -130,13 +130,13 @@ def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkStead
     Raises:
         AnalysisError: the rate exceeds the capacity.
     """
-    found = solve_closed_network(line)
-    if rate >= found.rates[-1]:
+    closed_network = solve_closed_network(line)
+    if rate >= closed_network.rates[-1]:
         raise AnalysisError("the queue grows without bound; lower the rate, or raise jobs")
-    steps = np.concatenate(([0.0], np.cumsum(np.log(rate / found.rates))))
+    steps = np.concatenate(([0.0], np.cumsum(np.log(rate / closed_network.rates))))
     chances = np.exp(steps - steps.max())
-    chances[-1] /= 1 - rate / float(found.rates[-1])
-    return ClosedNetworkSteadyState(line, rate, found, frozen(chances / chances.sum()))
+    chances[-1] /= 1 - rate / float(closed_network.rates[-1])
+    return ClosedNetworkSteadyState(line, rate, closed_network, frozen(chances / chances.sum()))
 
 
 def safe_capacity(line: Tandem) -> float:

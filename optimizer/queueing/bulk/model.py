@@ -292,17 +292,17 @@ def _most(line: Tandem) -> float:
     return line.most if line.jobs == ALL_JOBS else min(safe_capacity(line), line.most)
 
 
-def _worst(found: SteadyState, limits: Mapping[TargetMeasure, float]) -> float:
+def _worst(steady_state: SteadyState, limits: Mapping[TargetMeasure, float]) -> float:
     """Return the largest relative excess over any target."""
-    return max(_excess(found, *target) for target in limits.items())
+    return max(_excess(steady_state, *target) for target in limits.items())
 
 
-def _excess(found: SteadyState, measure: TargetMeasure, limit: float) -> float:
+def _excess(steady_state: SteadyState, measure: TargetMeasure, limit: float) -> float:
     """Return the relative excess of a measure over its limit."""
     if measure == LOSS:
-        return found.rejected / limit - 1
+        return steady_state.rejected / limit - 1
     if measure.is_missed:
         raise ValueError(f"{measure.label} has a separate limit for each request")
     if measure.percentile is None:
-        return found.mean_ms / limit - 1
-    return found.late_share(limit) / (1 - measure.percentile / 100) - 1
+        return steady_state.mean_ms / limit - 1
+    return steady_state.late_share(limit) / (1 - measure.percentile / 100) - 1

@@ -190,7 +190,6 @@ def service_of(
     """Prepare the services of a server for computing the arrivals during them.
 
     Args:
-        server: the server.
         rate: arrival rate [1/ms].
         limit: the latency limit [ms].
         starts: distribution of the number of requests at the start of a batch.

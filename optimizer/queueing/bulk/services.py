@@ -165,7 +165,6 @@ def beyond_in_service(
     """Return the mean number of late requests per start among those that arrive during a service.
 
     Args:
-        server: the server.
         rate: arrival rate [1/ms].
         limit: the latency limit [ms].
         starts: distribution of the number of requests at the start of a batch.

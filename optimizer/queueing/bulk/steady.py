@@ -126,7 +126,6 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
     """Return the steady state of a batch server at an arrival rate.
 
     Args:
-        server: the server.
         rate: arrival rate [1/ms].
 
     Raises:

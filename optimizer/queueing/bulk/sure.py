@@ -29,17 +29,19 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
         return 0.0
     loads = np.geomspace(MAX_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
-    found = _found_full(server, rates)
+    least_excess = _found_full(server, rates)
     # A cycle completes at least one request; with `clock`, all requests that are not rejected.
     answered = (
-        np.maximum(rates * server.window_ms - found, 0.0) if server.trigger == CLOCK else np.ones(RATES)
+        np.maximum(rates * server.window_ms - least_excess, 0.0)
+        if server.trigger == CLOCK
+        else np.ones(RATES)
     )
     met = np.ones(RATES, np.bool_)
     for measure, limit in limits.items():
-        allowed, late = limit, found
+        allowed, late = limit, least_excess
         if measure.percentile is not None:
             allowed = 1 - measure.percentile / 100
-            late = found + rates * _late_ms(server, limit)
+            late = least_excess + rates * _late_ms(server, limit)
         met &= late < allowed * (1 - ROUNDING) * answered
     return float(rates[met.argmax()]) if met.any() else 0.0
 

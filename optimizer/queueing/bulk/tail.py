@@ -23,7 +23,6 @@ def late_per_start(
     """Return the mean number of late requests per start: those whose latency exceeds `limit` [ms].
 
     Args:
-        server: the server.
         rate: arrival rate [1/ms].
         limit: limit on the latency [ms].
         starts: distribution of the number of requests at the start of a batch.

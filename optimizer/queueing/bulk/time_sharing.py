@@ -89,7 +89,6 @@ def cycles_ms(servers: Sequence[BatchServer], rates: FloatArray) -> FloatArray:
     """Return the time between turns of each server if its queue is never empty [ms], shape (S,).
 
     Args:
-        servers: the servers.
         rates: arrival rate of each server [1/ms].
     """
     all_of, others = _Servers.of(servers), ~np.eye(len(servers), dtype=np.bool_)
@@ -168,12 +167,12 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
         ]
         # The probability that a batch arrives within another server's turn is that server's share of time; it
         # then waits for half the turn.
-        found = np.array([state.mean_batch for state in states])
-        turn_ms = all_of.turn_ms(found)
-        busy = rates * turn_ms / found
+        result = np.array([state.mean_batch for state in states])
+        turn_ms = all_of.turn_ms(result)
+        busy = rates * turn_ms / result
         by_others_ms = others @ (busy * (turn_ms + delay_ms)) / 2
         change_ms = np.minimum(by_others_ms, longest_ms) - delay_ms
-        batch = found if round_ < UNDAMPED else (batch + found) / 2
+        batch = result if round_ < UNDAMPED else (batch + result) / 2
         if np.abs(change_ms).max() <= PRECISION * turn_ms.max():
             break
         delay_ms = delay_ms + (change_ms if round_ < UNDAMPED else change_ms / 2)
@@ -187,7 +186,6 @@ def _delayed(server: BatchServer, delay_ms: float, full_ms: float, batch: float)
     """Return the server with service times that include delays, which are affine in the batch size.
 
     Args:
-        server: the server.
         delay_ms: delay of a batch of mean size [ms].
         full_ms: delay of a full batch [ms].
         batch: mean batch size.

@@ -45,8 +45,8 @@ def none_arrive(count: FloatArray, scv: FloatArray) -> FloatArray:
     if (scv == 1).all():
         return np.exp(-count)
     shape = 1 / np.maximum(scv, MIN_SCV)
-    found = gammaincc(shape + 1, shape * count) - count * gammaincc(shape, shape * count)
-    return np.where(scv == 1, np.exp(-count), np.clip(found, 0.0, 1.0))
+    arrived = gammaincc(shape + 1, shape * count) - count * gammaincc(shape, shape * count)
+    return np.where(scv == 1, np.exp(-count), np.clip(arrived, 0.0, 1.0))
 
 
 def load_found(load: FloatArray, scv: FloatArray) -> FloatArray:

@@ -145,15 +145,15 @@ def quantiles(
         wide: mask of the rows whose quantile can be above its lower bound.
         high: returns upper bounds of the quantiles of the rows with the given indices.
     """
-    found = low.copy()
+    result = low.copy()
     rows = np.flatnonzero(wide & (survival(low) > (1 - share) * (1 + QUANTILE_WIDTH)))
     if len(rows):
         excess = _Excess(survival.take(rows), 1 - share)
         ends = np.stack((low[rows], high(rows)))
         values = np.stack((excess(ends[0]), excess(ends[1])))
         brackets, values = closed_brackets(excess, ends, values, QUANTILE_WIDTH)
-        found[rows] = zeros_or(brackets.max(axis=0), brackets, values)
-    return found
+        result[rows] = zeros_or(brackets.max(axis=0), brackets, values)
+    return result
 
 
 def least_of(values: FloatArray, real: BoolArray) -> FloatArray:

@@ -55,22 +55,22 @@ def _secants(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray) ->
     before = replicas.iteration_ms(1.0)
     found_before = scheduler.iteration(replicas, rate, before).mean_ms
     guess = found_before
-    found = scheduler.iteration(replicas, rate, guess).mean_ms
+    reached_ms = scheduler.iteration(replicas, rate, guess).mean_ms
     sound = found_before >= before
     for _ in range(MAX_SECANTS):
-        closed = np.abs(found - guess) <= SECANT_WIDTH * guess
+        closed = np.abs(reached_ms - guess) <= SECANT_WIDTH * guess
         if (closed | ~sound).all():
             break
         # Secant of the resulting length over the guessed length; its slope must be below 1, the slope of the
         # diagonal.
         step = guess - before
-        slope = (found - found_before) / np.where(step == 0, 1.0, step)
+        slope = (reached_ms - found_before) / np.where(step == 0, 1.0, step)
         sound &= closed | ((slope < 1) & (step != 0))
-        moved = guess + (found - guess) / np.where(slope < 1, 1 - slope, 1.0)
-        before, found_before = guess, found
+        moved = guess + (reached_ms - guess) / np.where(slope < 1, 1 - slope, 1.0)
+        before, found_before = guess, reached_ms
         guess = np.where(closed | ~sound, guess, moved)
-        found = scheduler.iteration(replicas, rate, guess).mean_ms
-    closed = np.abs(found - guess) <= SECANT_WIDTH * guess
+        reached_ms = scheduler.iteration(replicas, rate, guess).mean_ms
+    closed = np.abs(reached_ms - guess) <= SECANT_WIDTH * guess
     return guess, sound & closed & scheduler.has_one_solution
 
 

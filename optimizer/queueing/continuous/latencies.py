@@ -82,7 +82,7 @@ class Latencies(RowArrays):
         cls,
         replicas: ReplicaArrays,
         rate: FloatArray,
-        found: Iteration,
+        iteration: Iteration,
         prompts: Prompts,
         places: BatchSlots,
         intervals: Intervals,
@@ -92,7 +92,7 @@ class Latencies(RowArrays):
         Args:
             replicas: R replicas.
             rate: arrival rate [1/ms].
-            found: mean iterations.
+            iteration: mean iterations.
             prompts: service of prompts in the replicas.
             places: queueing of requests for batch slots.
             intervals: inter-token latencies.
@@ -102,7 +102,7 @@ class Latencies(RowArrays):
         steps, decoding = row_steps(rows), decoding_share(replicas)
         place_wait = places.chance * places.wait_ms
         turn, itl = prompts.wait_ms + place_wait, row_sum(decoding * intervals.mean_ms)
-        client = replicas.client.ms(found.decodes, itl, rate, replicas.arrival_scv)
+        client = replicas.client.ms(iteration.decodes, itl, rate, replicas.arrival_scv)
         # Distributions: the TTFT is gamma-distributed above its minimum.
         least = np.minimum(prompts.least_ms, 0.999 * prompts.own_ms)
         variance = column(prompts.wait_variance) + prompts.own_variance
@@ -113,7 +113,7 @@ class Latencies(RowArrays):
         place_variance = np.maximum(2 * places.chance * places.wait_ms**2 - place_wait**2, 0.0)
         of_tokens, answer = intervals.of_tokens_ms, rows.answer_scv * (steps + 1) ** 2
         e2e = prompts.own_ms + column(turn) + steps * of_tokens + column(client)
-        interval, most = itl_parts(replicas, found, places, intervals)
+        interval, most = itl_parts(replicas, iteration, places, intervals)
         return cls(
             prefill_ms=rows.mean(prompts.own_ms),
             turn_ms=turn,
@@ -200,8 +200,8 @@ class Latencies(RowArrays):
         # Some requests queue for a batch slot.
         tail = self.place_beyond(np.maximum(rest - parts.mean_ms, 0.0))
         chance = self.place_chance[:, np.newaxis, np.newaxis]
-        found = np.where(rest < 0, 1.0, beyond + chance * np.maximum(tail - beyond, 0.0))
-        return np.asarray((parts.share * found).sum(axis=2))
+        rows = np.where(rest < 0, 1.0, beyond + chance * np.maximum(tail - beyond, 0.0))
+        return np.asarray((parts.share * rows).sum(axis=2))
 
     def beyond(self, metric: LatencyName, limit_ms: FloatArray) -> FloatArray:
         """Return P(latency > limit) over all requests, shape (R,)."""
@@ -304,7 +304,7 @@ def decoding_share(replicas: ReplicaArrays) -> FloatArray:
 
 
 def itl_parts(
-    replicas: ReplicaArrays, found: Iteration, places: BatchSlots, intervals: Intervals
+    replicas: ReplicaArrays, iteration: Iteration, places: BatchSlots, intervals: Intervals
 ) -> tuple[Parts, FloatArray]:
     """Return the distribution of the ITL of each row, and its upper bound [ms], shape (R, H) (eq. 86).
 
@@ -312,14 +312,14 @@ def itl_parts(
     requests and a full token budget.
     """
     least = MIN_ITL_SHARE * np.minimum(column(replicas.times.standing_ms(0.0)), intervals.mean_ms)
-    crowd = np.minimum(found.decodes + 2 * np.sqrt(places.variance), replicas.places)
+    crowd = np.minimum(iteration.decodes + 2 * np.sqrt(places.variance), replicas.places)
     budget = np.maximum(replicas.budget - crowd, 1.0)
     most = np.maximum(column(replicas.iteration_ms(crowd, budget)), intervals.mean_ms)
     return Parts.single(least, intervals.mean_ms - least, intervals.variance), most
 
 
 def intervals_of(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, prompts: Prompts, places: BatchSlots
 ) -> Intervals:
     """Return the inter-token latencies of rows (eq. 78, 79).
 
@@ -328,18 +328,20 @@ def intervals_of(
     """
     rows, scv = replicas.rows, column(replicas.arrival_scv)
     steps = np.maximum(row_steps(rows), 1.0)
-    mean = column(found.mean_ms) + column(replicas.times.kv_read_per_token_ms) * replicas.row_context_shift
-    longest = np.maximum(prompts.longest_ms, found.mean_ms)
+    mean = (
+        column(iteration.mean_ms) + column(replicas.times.kv_read_per_token_ms) * replicas.row_context_shift
+    )
+    longest = np.maximum(prompts.longest_ms, iteration.mean_ms)
     turn, share = prompts.own_ms + column(prompts.wait_ms), np.minimum(prompts.share, 0.95)
-    left = column(prompts.share / (1 - share) * (1 - found.mean_ms / longest)) * turn
+    left = column(prompts.share / (1 - share) * (1 - iteration.mean_ms / longest)) * turn
     most = np.maximum(column(longest), mean)
     # E[1/O]·E[O] of short outputs exceeds 1 by about its squared coefficient of variation.
     of_answers = np.minimum(mean + left * (1 + rows.answer_scv) / steps, most)
     of_tokens = np.minimum(mean + left / steps, most)
-    burst = np.where(scv > 1, burst_ms(replicas, rate, found, prompts, places), 0.0)
+    burst = np.where(scv > 1, burst_ms(replicas, rate, iteration, prompts, places), 0.0)
     even = scv <= NEARLY_EVEN
-    stalls = stall_variance(replicas, rate, found, prompts, column(prompts.stall_square))
-    batch = batch_variance(replicas, rate, found, places)
+    stalls = stall_variance(replicas, rate, iteration, prompts, column(prompts.stall_square))
+    batch = batch_variance(replicas, rate, iteration, places)
     return Intervals(
         np.where(even, mean, of_answers + burst),
         np.where(even, mean, of_tokens + burst),
@@ -349,27 +351,27 @@ def intervals_of(
 
 
 def burst_ms(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, places: BatchSlots
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, prompts: Prompts, places: BatchSlots
 ) -> FloatArray:
     """Return the ITL that later requests of the same burst add to each row [ms], shape (R, H) (eq. 78)."""
     steps, scv = row_steps(replicas.rows), replicas.arrival_scv
     ttft = prompts.own_ms + column(prompts.wait_ms + places.chance * places.wait_ms)
-    during = dispersion(column(rate) * (ttft + steps * column(found.mean_ms)), column(scv))
+    during = dispersion(column(rate) * (ttft + steps * column(iteration.mean_ms)), column(scv))
     before = dispersion(rate * prompts.found_ms / 2, scv)
     after = (during - column(before)) / 2 - column(np.where(prompts.apart, 0.0, 1.0))
     return np.asarray(np.maximum(after, 0.0) * column(prompts.stall_ms) / np.maximum(steps, 1.0))
 
 
 def batch_variance(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, places: BatchSlots
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, places: BatchSlots
 ) -> FloatArray:
     """Return the variance of the ITL that batch and contexts cause in each row [ms²], shape (R, H) (eq. 79).
 
     Other requests change slowly, so their variation averages out only partly; the own context does not
     change.
     """
-    standing, alike = replicas.times.standing_ms(found.seen), replicas.alike_ms(found)
-    per_decode = (alike - standing) / found.seen
+    standing, alike = replicas.times.standing_ms(iteration.seen), replicas.alike_ms(iteration)
+    per_decode = (alike - standing) / iteration.seen
     read_square = replicas.times.kv_read_per_token_ms**2
     inside = rate * replicas.steps * alike * alike / np.maximum(standing, 1e-12)
     averaged = FIXED_LIFE + (RANDOM_LIFE - FIXED_LIFE) * np.minimum(replicas.answer_scv, 1.0)
@@ -379,7 +381,7 @@ def batch_variance(
 
 
 def stall_variance(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, prompts: Prompts, square: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, prompts: Prompts, square: FloatArray
 ) -> FloatArray:
     """Return the variance of the ITL that prompts cause in each row [ms²], shape (R, H) (eq. 79).
 
@@ -389,11 +391,11 @@ def stall_variance(
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations.
+        iteration: mean iterations.
         prompts: service of prompts.
         square: second moment of the delay that a prompt adds [ms²], shape (R, 1) or (R, H).
     """
-    steps, per_iteration = row_steps(replicas.rows), column(rate * found.mean_ms)
+    steps, per_iteration = row_steps(replicas.rows), column(rate * iteration.mean_ms)
     spread = dispersion(per_iteration * steps, column(replicas.arrival_scv))
     free = (1 - np.minimum(prompts.share, 0.95)) ** 2
     return np.asarray(per_iteration * square * spread / np.maximum(steps, 1.0) / column(free))

@@ -51,15 +51,18 @@ class Delay(NamedTuple):
     """Largest possible delay divided by the mean of those that are not 0."""
 
     @classmethod
-    def of(cls, replicas: ReplicaArrays, rate: FloatArray, found: Iteration, service: LongService) -> "Delay":
+    def of(
+        cls, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, service: LongService
+    ) -> "Delay":
         """Compute the delay, given mean iterations and the service of prompts."""
         prompts, steps = service.prompts, np.maximum(row_steps(replicas.rows), 1.0)
-        longest = np.maximum(prompts.longest_ms, found.mean_ms)
+        longest = np.maximum(prompts.longest_ms, iteration.mean_ms)
         share = np.minimum(prompts.share, 0.95)
         turn = prompts.own_ms + column(prompts.wait_ms)
-        left = column(prompts.share / (1 - share) * (1 - found.mean_ms / longest)) * turn
+        left = column(prompts.share / (1 - share) * (1 - iteration.mean_ms / longest)) * turn
         base = (
-            column(found.mean_ms) + column(replicas.times.kv_read_per_token_ms) * replicas.row_context_shift
+            column(iteration.mean_ms)
+            + column(replicas.times.kv_read_per_token_ms) * replicas.row_context_shift
         )
         met = column(rate * prompts.stall_ms**2 / prompts.stall_square) * turn
         chance = -np.expm1(-np.maximum(met, 1e-9))
@@ -76,7 +79,6 @@ def long_latencies(
     """Return the latencies of R replicas at arrival rates [requests/ms].
 
     Args:
-        scheduler: the scheduler.
         replicas: R replicas.
         rate: arrival rate [1/ms].
         largest: rate with all batch slots occupied [1/ms].
@@ -90,11 +92,11 @@ def long_latencies(
     factor = np.clip(factor, -0.5, MAX_FACTOR)
     delay, more = np.maximum(first + (second - first) / (1 - factor), 0.0)
     replicas = replace(replicas, delay_ms=delay, more_seen=more)
-    found = mean_iterations(scheduler, replicas, rate)
-    service = scheduler.service(replicas, rate, found)
-    places = BatchSlots.of(replicas, rate, largest, _requests_inside(replicas, rate, found, service))
-    intervals, met = _intervals(replicas, rate, found, service, places)
-    plain = Latencies.of(replicas, rate, found, service.prompts, places, intervals)
+    iteration = mean_iterations(scheduler, replicas, rate)
+    service = scheduler.service(replicas, rate, iteration)
+    places = BatchSlots.of(replicas, rate, largest, _requests_inside(replicas, rate, iteration, service))
+    intervals, met = _intervals(replicas, rate, iteration, service, places)
+    plain = Latencies.of(replicas, rate, iteration, service.prompts, places, intervals)
     prompts, chance = service.prompts, column(service.beside_long)
     least, none = plain.first.least_ms[..., 0], np.zeros_like(intervals.mean_ms)
     behind = [
@@ -108,7 +110,7 @@ def long_latencies(
             (1 - chance, chance), service.waits_ms, service.wait_variances, strict=True
         )
     ]
-    lowest = itl_parts(replicas, found, places, intervals)[0].least_ms[..., 0]
+    lowest = itl_parts(replicas, iteration, places, intervals)[0].least_ms[..., 0]
     others = [(share, lowest, mean - lowest, variance) for share, mean, variance in met]
     return replace(
         plain,
@@ -123,15 +125,14 @@ def _feedback(
     """Return the mean delay of decoding [ms] and the additional requests seen that follow, shape (2, R).
 
     Args:
-        scheduler: the scheduler.
         replicas: R replicas.
         rate: arrival rate [1/ms].
         given: the same two quantities, as assumed.
     """
     replicas = replace(replicas, delay_ms=given[0], more_seen=given[1])
-    found = mean_iterations(scheduler, replicas, rate)
-    service = scheduler.service(replicas, rate, found)
-    delay = replicas.rows.mean(Delay.of(replicas, rate, found, service).mean_ms)
+    iteration = mean_iterations(scheduler, replicas, rate)
+    service = scheduler.service(replicas, rate, iteration)
+    delay = replicas.rows.mean(Delay.of(replicas, rate, iteration, service).mean_ms)
     # All requests of equal length see those that a stall lets queue, half of them if lengths are exponential.
     seen = 1 - np.minimum(replicas.answer_scv, 1.0) / 2
     free = (1 - np.minimum(service.prompts.share, 0.95)) ** 2
@@ -145,15 +146,15 @@ def _queued_by_stalls(rate: FloatArray, service: LongService) -> FloatArray:
 
 
 def _requests_inside(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, service: LongService
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, service: LongService
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of the number of requests in a replica, without queued ones (eq. 81, 267)."""
     share, base = service.prompts.share, replicas.times.standing_ms(0.0)
-    inside, _ = requests_inside(replicas, rate, found, service.prompts.own_ms)
+    inside, _ = requests_inside(replicas, rate, iteration, service.prompts.own_ms)
     inside = inside + rate * replicas.delay_ms
     spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
-    growth = replicas.alike_ms(found) / np.maximum(replicas.times.standing_ms(found.seen), 1e-12)
-    per_decode = np.maximum(found.mean_ms * (1 - share) - base, 0.0) / found.seen
+    growth = replicas.alike_ms(iteration) / np.maximum(replicas.times.standing_ms(iteration.seen), 1e-12)
+    per_decode = np.maximum(iteration.mean_ms * (1 - share) - base, 0.0) / iteration.seen
     room = np.maximum(1 - share - rate * replicas.steps * per_decode, 0.02)
     spread = spread + _queued_by_stalls(rate, service)
     return inside, spread * inside * np.minimum(growth, 1 / room)
@@ -164,40 +165,42 @@ Part = tuple[FloatArray, FloatArray, FloatArray]
 
 
 def _intervals(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, service: LongService, places: BatchSlots
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, service: LongService, places: BatchSlots
 ) -> tuple[Intervals, tuple[Part, Part]]:
     """Return the inter-token latencies of rows, and those of requests that meet no long prompt, and others.
 
     The second result divides the first: mean and variance over both parts are those of the row (eq. 268).
     """
-    rows, prompts, delay = replicas.rows, service.prompts, Delay.of(replicas, rate, found, service)
+    rows, prompts, delay = replicas.rows, service.prompts, Delay.of(replicas, rate, iteration, service)
     steps = np.maximum(row_steps(rows), 1.0)
     scv = column(replicas.arrival_scv)
     short = 1 + rows.answer_scv * np.exp(-1 / np.maximum(delay.room, 1e-9))
-    burst = np.where(scv > 1, burst_ms(replicas, rate, found, prompts, places), 0.0)
+    burst = np.where(scv > 1, burst_ms(replicas, rate, iteration, prompts, places), 0.0)
     mean = np.minimum(delay.base_ms + delay.mean_ms * short / steps, delay.longest_ms) + burst
     of_tokens = np.minimum(delay.base_ms + delay.mean_ms / steps, delay.longest_ms) + burst
     mean, of_tokens = (np.where(scv <= NEARLY_EVEN, delay.base_ms, values) for values in (mean, of_tokens))
-    batch = batch_variance(replicas, rate, found, places)
+    batch = batch_variance(replicas, rate, iteration, places)
     every, by_long = (
-        stall_variance(replicas, rate, found, prompts, _overlap(replicas, service, some))
+        stall_variance(replicas, rate, iteration, prompts, _overlap(replicas, service, some))
         for some in (np.ones_like(service.stalls), (service.chunks.full > 0).astype(np.float64))
     )
-    more = delay.variance / steps**2 + _covariance(replicas, rate, found, service, (every, batch))
+    more = delay.variance / steps**2 + _covariance(replicas, rate, iteration, service, (every, batch))
     # A mean ITL between two values has a bounded variance.
-    most = np.maximum(mean - column(found.decode_ms), 0.0) * np.maximum(column(service.full_ms) - mean, 0.0)
+    most = np.maximum(mean - column(iteration.decode_ms), 0.0) * np.maximum(
+        column(service.full_ms) - mean, 0.0
+    )
     stalls = np.minimum(every + more, most / (1 + rows.answer_scv))
     variance = batch + stalls * (1 + rows.answer_scv)
     shrunk = np.divide(stalls, every + more, out=np.ones_like(stalls), where=every + more > 0)
     of_long = (by_long + more) * shrunk * (1 + rows.answer_scv)
-    parts = _met_or_not(replicas, rate, found, service, delay, (mean, variance, of_long))
+    parts = _met_or_not(replicas, rate, iteration, service, delay, (mean, variance, of_long))
     return Intervals(mean, of_tokens, variance, batch + stalls), parts
 
 
 def _met_or_not(
     replicas: ReplicaArrays,
     rate: FloatArray,
-    found: Iteration,
+    iteration: Iteration,
     service: LongService,
     delay: Delay,
     total: tuple[FloatArray, FloatArray, FloatArray],
@@ -207,7 +210,7 @@ def _met_or_not(
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations.
+        iteration: mean iterations.
         service: service of prompts.
         delay: delay by the prompts that came during the prefill.
         total: mean and variance of the ITL, and the variance that long prompts cause, shapes (R, H).
@@ -215,10 +218,10 @@ def _met_or_not(
     (mean, variance, of_long), prompts = total, service.prompts
     steps = np.maximum(row_steps(replicas.rows), 1.0)
     long = (service.chunks.full > 0).astype(np.float64)
-    life = prompts.own_ms + column(prompts.wait_ms) + row_steps(replicas.rows) * column(found.mean_ms)
+    life = prompts.own_ms + column(prompts.wait_ms) + row_steps(replicas.rows) * column(iteration.mean_ms)
     chance = np.maximum(-np.expm1(-column(rate * replicas.rows.mean(long)) * life), 1e-9)
-    stall = column(rate * found.mean_ms * replicas.rows.mean(service.stalls * long))
-    more = np.minimum(stall + delay.mean_ms / steps, np.maximum(mean - column(found.decode_ms), 0.0))
+    stall = column(rate * iteration.mean_ms * replicas.rows.mean(service.stalls * long))
+    more = np.minimum(stall + delay.mean_ms / steps, np.maximum(mean - column(iteration.decode_ms), 0.0))
     rest = np.maximum(variance - of_long, 1e-12)
     with_long = np.maximum((of_long + more**2) / chance - (more / chance) ** 2, 0.0) + rest
     return (1 - chance, mean - more, rest), (chance, mean - more + more / chance, with_long)
@@ -248,7 +251,7 @@ def _overlap(replicas: ReplicaArrays, service: LongService, some: FloatArray) ->
 def _covariance(
     replicas: ReplicaArrays,
     rate: FloatArray,
-    found: Iteration,
+    iteration: Iteration,
     service: LongService,
     variances: tuple[FloatArray, FloatArray],
 ) -> FloatArray:
@@ -259,14 +262,14 @@ def _covariance(
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations.
+        iteration: mean iterations.
         service: service of prompts.
         variances: of the ITL that stalls cause, and that batch and contexts cause, shapes (R, H).
     """
     stalls, batch = variances
     own = column(replicas.times.kv_read_per_token_ms**2) * replicas.own_context_variance
     queued = _queued_by_stalls(rate, service)
-    inside, _ = requests_inside(replicas, rate, found, service.prompts.own_ms)
+    inside, _ = requests_inside(replicas, rate, iteration, service.prompts.own_ms)
     number = inside + rate * replicas.delay_ms
     spread = np.maximum(dispersion(number, replicas.arrival_scv), MIN_DISPERSION)
     part = queued / (spread + queued)

@@ -94,31 +94,33 @@ class LongPrompts(Chunked):
         free = 1 - filled - share
         return Iteration(mean, decodes, seen, held, spread, prompts, tokens, free, share, without, within)
 
-    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations."""
-        return self.service(replicas, rate, found).prompts
+        return self.service(replicas, rate, iteration).prompts
 
-    def service(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> LongService:
+    def service(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> LongService:
         """Return the service of prompts, given the mean iterations (eq. 264)."""
         rows, scv = replicas.rows, replicas.arrival_scv
-        chunks = Chunks.of(replicas, found.seen)
-        full_ms = replicas.iteration_ms(found.seen, chunks.budget, held=found.held)
-        own_ms, stalls = _own_and_stalls(replicas, rate, found, chunks, full_ms)
+        chunks = Chunks.of(replicas, iteration.seen)
+        full_ms = replicas.iteration_ms(iteration.seen, chunks.budget, held=iteration.held)
+        own_ms, stalls = _own_and_stalls(replicas, rate, iteration, chunks, full_ms)
         stall = rows.mean(stalls)
-        services, _ = self._service(replicas, found, (chunks.budget, full_ms), stalls)
-        slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
-        seen_ms, square, within = _iteration_found(replicas, rate, found, chunks, slope)
-        busy, share = busy_chance(found, scv), np.minimum(rate * stall, MAX_PROMPT_SHARE)
+        services, _ = self._service(replicas, iteration, (chunks.budget, full_ms), stalls)
+        slope = replicas.prompt_slope_ms(iteration.seen, iteration.prompt_tokens)
+        seen_ms, square, within = _iteration_found(replicas, rate, iteration, chunks, slope)
+        busy, share = busy_chance(iteration, scv), np.minimum(rate * stall, MAX_PROMPT_SHARE)
         even = scv < NEARLY_EVEN
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
-        mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * stall, share * seen_ms + burst * stall)
-        residual = np.where(even & (rate * found.prompt_ms < 1), found.decode_ms, seen_ms)
+        mates = np.where(
+            even, np.maximum(iteration.prompts - 1, 0.0) * stall, share * seen_ms + burst * stall
+        )
+        residual = np.where(even & (rate * iteration.prompt_ms < 1), iteration.decode_ms, seen_ms)
         gated = busy * (residual / 2 + mates)
-        lengths = found.mean_ms, seen_ms, square, residual
+        lengths = iteration.mean_ms, seen_ms, square, residual
         of_gated = gated_variance(rate, (busy, gated), lengths, slope * replicas.prompt, scv)
         queue, of_queue, load = queueing(rows, rate, services, scv)
-        queue += busy / 2 * found.decode_ms + load * _end_ms(
-            replicas, rate, found, (chunks, full_ms), (stall, queue / np.maximum(load, 1e-9))
+        queue += busy / 2 * iteration.decode_ms + load * _end_ms(
+            replicas, rate, iteration, (chunks, full_ms), (stall, queue / np.maximum(load, 1e-9))
         )
         wait, variance = joined((gated, of_gated), (queue, of_queue))
         own_mean = rows.mean(own_ms)
@@ -128,7 +130,7 @@ class LongPrompts(Chunked):
             wait_ms=wait,
             wait_variance=variance,
             own_variance=column(slope**2) * rows.computed_scv * rows.computed**2,
-            least_ms=np.where(chunks.full > 0, own_ms, np.minimum(column(found.decode_ms), own_ms)),
+            least_ms=np.where(chunks.full > 0, own_ms, np.minimum(column(iteration.decode_ms), own_ms)),
             stalls_ms=stalls,
             stall_ms=stall,
             stall_square=rows.mean(stalls**2 * (1 + rows.computed_scv)),
@@ -138,7 +140,7 @@ class LongPrompts(Chunked):
             apart=replicas.prompt < chunks.budget,
         )
         alone = LongService(prompts, chunks, full_ms, stalls, 0 * wait, (wait, wait), (variance, variance))
-        return _divided(replicas, rate, found, alone, (services, queue, of_queue, busy, within))
+        return _divided(replicas, rate, iteration, alone, (services, queue, of_queue, busy, within))
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:
         """Return the throughput with all batch slots or the token budget used [requests/ms] (eq. 80, 263)."""
@@ -161,20 +163,22 @@ LONG_PROMPTS = LongPrompts()
 
 
 def _own_and_stalls(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, chunks: Chunks, full_ms: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, chunks: Chunks, full_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the prefill time of the prompts of each row, and the delay that they add to decodes [ms].
 
     The iteration with the last chunk of a long prompt is filled by prompts that arrived during the others.
     """
     times, rows, rest = replicas.row_times, replicas.rows, chunks.rest
-    seen = column(np.maximum(found.seen - 1, 0.0))  # the request itself does not decode yet
-    held = column(np.maximum(found.held - replicas.context, 0.0))
+    seen = column(np.maximum(iteration.seen - 1, 0.0))  # the request itself does not decode yet
+    held = column(np.maximum(iteration.held - replicas.context, 0.0))
     pairs = times.prompt_attention_ms * rows.computed * before_tokens(rows)
-    full = times.ms(column(found.seen), column(found.held), column(chunks.budget), 1.0)
+    full = times.ms(column(iteration.seen), column(iteration.held), column(chunks.budget), 1.0)
     count = np.minimum(rest, 1.0)
-    beside = times.ms(column(found.seen), column(found.held), rest, count) - column(found.decode_ms)
-    stalls = chunks.full * (full - column(found.decode_ms)) + np.where(rest > 0, beside, 0.0) + pairs
+    beside = times.ms(column(iteration.seen), column(iteration.held), rest, count) - column(
+        iteration.decode_ms
+    )
+    stalls = chunks.full * (full - column(iteration.decode_ms)) + np.where(rest > 0, beside, 0.0) + pairs
     came = column(rate * replicas.prompt * full_ms) * chunks.full
     filled = rest + np.where(chunks.full > 0, np.minimum(column(chunks.budget) - rest, came), 0.0)
     last = times.ms(seen, held, filled, np.where(chunks.full > 0, 1.0, count))
@@ -182,26 +186,28 @@ def _own_and_stalls(
 
 
 def _iteration_found(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, chunks: Chunks, slope: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, chunks: Chunks, slope: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return E[t²]/E[t] and E[t²] of iterations, and E[t²] of those with short prompts (eq. 73)."""
-    rows, filled = replicas.rows, chunks.filled(replicas, found.prompts)
+    rows, filled = replicas.rows, chunks.filled(replicas, iteration.prompts)
     whole = rows.computed < column(chunks.budget)
     of_rests = rows.mean(chunks.rest**2 + rows.computed**2 * rows.computed_scv * whole)
-    work = found.prompts * chunks.mean_rest(replicas)
-    spread = (found.prompts * of_rests + work**2) / np.maximum(found.with_prompt, TINY)
-    spread = np.maximum(spread - found.prompt_tokens**2, 0.0)
+    work = iteration.prompts * chunks.mean_rest(replicas)
+    spread = (iteration.prompts * of_rests + work**2) / np.maximum(iteration.with_prompt, TINY)
+    spread = np.maximum(spread - iteration.prompt_tokens**2, 0.0)
     spread /= 1 - np.minimum(rate * slope * replicas.prompt, 0.95) ** 2
-    within = found.prompt_ms**2 + np.minimum(slope**2 * spread, 4 * found.prompt_ms**2)
-    full = replicas.iteration_ms(found.seen, chunks.budget, np.ones_like(rate), found.held)
-    square = found.without_prompt * found.decode_ms**2 + filled * full**2 + found.with_prompt * within
-    return square / found.mean_ms, square, within
+    within = iteration.prompt_ms**2 + np.minimum(slope**2 * spread, 4 * iteration.prompt_ms**2)
+    full = replicas.iteration_ms(iteration.seen, chunks.budget, np.ones_like(rate), iteration.held)
+    square = (
+        iteration.without_prompt * iteration.decode_ms**2 + filled * full**2 + iteration.with_prompt * within
+    )
+    return square / iteration.mean_ms, square, within
 
 
 def _end_ms(
     replicas: ReplicaArrays,
     rate: FloatArray,
-    found: Iteration,
+    iteration: Iteration,
     full: tuple[Chunks, FloatArray],
     behind: tuple[FloatArray, FloatArray],
 ) -> FloatArray:
@@ -212,21 +218,25 @@ def _end_ms(
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations.
+        iteration: mean iterations.
         full: chunks, and the time of an iteration that prompts fill [ms].
         behind: mean stall of a prompt, and mean queueing time of those that queue [ms].
     """
     (chunks, full_ms), (stall, queue_ms) = full, behind
-    end = np.minimum(full_ms - found.decode_ms, stall) * np.minimum(1.0, replicas.prompt / chunks.budget) / 2
+    end = (
+        np.minimum(full_ms - iteration.decode_ms, stall)
+        * np.minimum(1.0, replicas.prompt / chunks.budget)
+        / 2
+    )
     tokens = np.minimum(chunks.budget, rate * chunks.mean_rest(replicas) * queue_ms)
-    together = replicas.times.ms(found.seen, found.held, tokens, 1.0)
-    return np.maximum(end, (together - found.decode_ms) / 2)
+    together = replicas.times.ms(iteration.seen, iteration.held, tokens, 1.0)
+    return np.maximum(end, (together - iteration.decode_ms) / 2)
 
 
 def _divided(
     replicas: ReplicaArrays,
     rate: FloatArray,
-    found: Iteration,
+    iteration: Iteration,
     service: LongService,
     queue: tuple[FloatArray, ...],
 ) -> LongService:
@@ -237,7 +247,7 @@ def _divided(
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations.
+        iteration: mean iterations.
         service: service of prompts with one distribution of the wait.
         queue: service times of rows while prompts queue [ms], shape (R, H); mean and variance of the wait in
             the queue; probability of finding an iteration in progress; E[t²] of iterations with short
@@ -252,7 +262,7 @@ def _divided(
     load = np.minimum(rate * rows.mean(services), 0.995)
     odds = rate * rows.mean(services * long) / (1 - load)
     chance = np.where(poisson, np.minimum(odds / (1 + odds), 0.97), 0.0)
-    short, of_short, queue_short = _short_wait(replicas, rate, found, service, (services, busy, within))
+    short, of_short, queue_short = _short_wait(replicas, rate, iteration, service, (services, busy, within))
     # The moments of the wait behind long prompts are those that remain.
     total = np.maximum(mean + (1 - chance) * (short - queue_short[0]), 1e-9)
     square = mean**2 + variance + (1 - chance) * (short**2 + of_short - queue_short[0] ** 2 - queue_short[1])
@@ -279,7 +289,7 @@ def _divided(
 def _short_wait(
     replicas: ReplicaArrays,
     rate: FloatArray,
-    found: Iteration,
+    iteration: Iteration,
     service: LongService,
     rest: tuple[FloatArray, ...],
 ) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray]]:
@@ -288,7 +298,7 @@ def _short_wait(
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations.
+        iteration: mean iterations.
         service: service of prompts.
         rest: service times of rows while prompts queue, shape (R, H); probability of finding an iteration
             in progress; E[t²] of iterations with short prompts.
@@ -299,19 +309,19 @@ def _short_wait(
     share = np.maximum(some.sum(axis=1), 1e-12)
     rows = replicas.rows.with_weights(some / column(share))
     rate, scv, stalls = rate * share, replicas.arrival_scv, service.stalls
-    free = np.maximum(found.without_prompt, 0.0)
-    count = np.maximum(free + found.with_prompt, 1e-9)
-    total = np.maximum(free * found.decode_ms + found.with_prompt * found.prompt_ms, 1e-9)
-    square = free * found.decode_ms**2 + found.with_prompt * within
+    free = np.maximum(iteration.without_prompt, 0.0)
+    count = np.maximum(free + iteration.with_prompt, 1e-9)
+    total = np.maximum(free * iteration.decode_ms + iteration.with_prompt * iteration.prompt_ms, 1e-9)
+    square = free * iteration.decode_ms**2 + iteration.with_prompt * within
     seen_ms, stall = square / total, rows.mean(stalls)
     work = np.minimum(rate * stall, MAX_PROMPT_SHARE)
     gated = busy * (seen_ms / 2 + work * seen_ms)
     lengths = total / count, seen_ms, square / count, seen_ms
     of_gated = gated_variance(rate, (busy, gated), lengths, stall, scv)
     queue, of_queue, load = queueing(rows, rate, services, scv)
-    end = np.minimum(service.full_ms - found.decode_ms, stall)
+    end = np.minimum(service.full_ms - iteration.decode_ms, stall)
     end = end * np.minimum(1.0, rows.mean(rows.computed) / service.chunks.budget) / 2
-    queue += busy / 2 * found.decode_ms + load * end
+    queue += busy / 2 * iteration.decode_ms + load * end
     wait, variance = joined((gated, of_gated), (queue, of_queue))
     spread = rows.mean(stalls**2 * (1 + rows.computed_scv))
     return wait, variance + work * spread, (queue, of_queue)

@@ -47,14 +47,14 @@ class ContinuousPerformance(Performance):
     def figure(self, measure: TargetMeasure, rows: BoolArray | None = None) -> FloatArray:
         """Return the values of a target measure, a mean or a percentile, shape (R,)."""
         if measure.shape:
-            found = self.latencies.of_shape(shape_number(measure.shape))
+            latencies = self.latencies.of_shape(shape_number(measure.shape))
         elif measure.percentile is None:
             return super(ContinuousPerformance, self).figure(measure, rows)
         else:
-            found = self.latencies
+            latencies = self.latencies
         if measure.percentile is None:
-            return found.mean_ms(_latency(measure))
-        return found.quantile(_latency(measure), measure.percentile / 100)
+            return latencies.mean_ms(_latency(measure))
+        return latencies.quantile(_latency(measure), measure.percentile / 100)
 
     def judged(self, measure: TargetMeasure, limits: FloatArray) -> FloatArray:
         """Return values that exceed their limits exactly where a target measure does, shape (R,) (eq. 260).
@@ -189,12 +189,12 @@ def _latencies(
 ) -> Latencies:
     if isinstance(scheduler, LongPrompts):
         return long_latencies(scheduler, replicas, rate, largest)
-    found = mean_iterations(scheduler, replicas, rate)
-    prompts = scheduler.prompts(replicas, rate, found)
-    number = requests_inside(replicas, rate, found, prompts.own_ms)
+    latencies = mean_iterations(scheduler, replicas, rate)
+    prompts = scheduler.prompts(replicas, rate, latencies)
+    number = requests_inside(replicas, rate, latencies, prompts.own_ms)
     places = BatchSlots.of(replicas, rate, largest, number)
-    intervals = intervals_of(replicas, rate, found, prompts, places)
-    return Latencies.of(replicas, rate, found, prompts, places, intervals)
+    intervals = intervals_of(replicas, rate, latencies, prompts, places)
+    return Latencies.of(replicas, rate, latencies, prompts, places, intervals)
 
 
 def _latency(measure: TargetMeasure) -> LatencyName:

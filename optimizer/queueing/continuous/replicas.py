@@ -163,9 +163,11 @@ class ReplicaArrays(RowArrays):
             self.rows.computed * before_tokens(self.rows),
         )
 
-    def alike_ms(self, found: "Iteration") -> FloatArray:
+    def alike_ms(self, iteration: "Iteration") -> FloatArray:
         """Return the mean iteration [ms] as if all decoding requests had the mean context."""
-        return found.mean_ms - self.times.kv_read_per_token_ms * (found.held - found.seen * self.context)
+        return iteration.mean_ms - self.times.kv_read_per_token_ms * (
+            iteration.held - iteration.seen * self.context
+        )
 
     def prompt_slope_ms(self, decodes: FloatArray | float, tokens: FloatArray) -> FloatArray:
         """Return the time that one more prompt token and its share of a request add to an iteration [ms]."""

@@ -41,13 +41,13 @@ class Scheduler(ABC):
         """
 
     @abstractmethod
-    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations.
 
         Args:
             replicas: R replicas.
             rate: arrival rate [1/ms].
-            found: mean iterations.
+            iteration: mean iterations.
         """
 
     @abstractmethod
@@ -78,32 +78,34 @@ class Chunked(Scheduler):
             mean, decodes, seen, held, spread, prompts, tokens, 1 - share, share, without, within
         )
 
-    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         even = scv < NEARLY_EVEN
-        budget = np.maximum(replicas.budget - found.seen, 1.0)
-        full_ms = replicas.iteration_ms(found.seen, budget, held=found.held)
-        stalls = replicas.lone_prompts_ms(found.seen, found.held) - column(found.decode_ms)
+        budget = np.maximum(replicas.budget - iteration.seen, 1.0)
+        full_ms = replicas.iteration_ms(iteration.seen, budget, held=iteration.held)
+        stalls = replicas.lone_prompts_ms(iteration.seen, iteration.held) - column(iteration.decode_ms)
         alone = replicas.rows.mean(stalls)
-        own_ms = self._own(replicas, found, budget)
-        service, whole = self._service(replicas, found, (budget, full_ms), stalls)
-        slope = replicas.prompt_slope_ms(found.seen, found.prompt_tokens)
-        seen_ms, square = _iteration_found(replicas, rate, found, slope, np.asarray(whole.any(axis=1)))
-        busy = busy_chance(found, scv)
+        own_ms = self._own(replicas, iteration, budget)
+        service, whole = self._service(replicas, iteration, (budget, full_ms), stalls)
+        slope = replicas.prompt_slope_ms(iteration.seen, iteration.prompt_tokens)
+        seen_ms, square = _iteration_found(replicas, rate, iteration, slope, np.asarray(whole.any(axis=1)))
+        busy = busy_chance(iteration, scv)
         share = np.minimum(rate * alone, MAX_PROMPT_SHARE)
         # Prompts that arrive in the same iteration are computed together.
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
-        mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
-        apart = even & (rate * found.prompt_ms < 1)
-        residual = np.where(apart, found.decode_ms, seen_ms)
+        mates = np.where(
+            even, np.maximum(iteration.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone
+        )
+        apart = even & (rate * iteration.prompt_ms < 1)
+        residual = np.where(apart, iteration.decode_ms, seen_ms)
         # Two waiting times: until the end of the current iteration plus the prompts that start with it
         # (gated), and in the queue while the budget is used up. The longer one counts.
         gated = busy * (residual / 2 + mates)
-        end = np.minimum(full_ms - found.decode_ms, alone) * np.minimum(1.0, prompt / budget) / 2
+        end = np.minimum(full_ms - iteration.decode_ms, alone) * np.minimum(1.0, prompt / budget) / 2
         queue, queue_variance, load = queueing(replicas.rows, rate, service, scv)
-        queue += busy / 2 * found.decode_ms + load * end
-        lengths = found.mean_ms, seen_ms, square, residual
+        queue += busy / 2 * iteration.decode_ms + load * end
+        lengths = iteration.mean_ms, seen_ms, square, residual
         of_gated = gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
         wait, variance = joined((gated, of_gated), (queue, queue_variance))
         square_or_spread = np.where(even, replicas.prompt_scv * prompt**2, replicas.prompt_square)
@@ -115,7 +117,7 @@ class Chunked(Scheduler):
             wait_ms=wait,
             wait_variance=variance + share * slope**2 * square_or_spread,
             own_variance=column(slope**2) * replicas.rows.computed_scv * replicas.rows.computed**2,
-            least_ms=np.minimum(column(found.decode_ms), own_ms),
+            least_ms=np.minimum(column(iteration.decode_ms), own_ms),
             stalls_ms=stalls,
             stall_ms=alone,
             stall_square=replicas.rows.mean(stalls**2 * (1 + replicas.rows.computed_scv)),
@@ -127,7 +129,7 @@ class Chunked(Scheduler):
 
     @staticmethod
     def _service(
-        replicas: ReplicaArrays, found: Iteration, full: tuple[FloatArray, FloatArray], stalls: FloatArray
+        replicas: ReplicaArrays, iteration: Iteration, full: tuple[FloatArray, FloatArray], stalls: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
         """Return the service time of the prompts of each row while prompts queue [ms], shape (R, H) (eq. 76).
 
@@ -136,7 +138,7 @@ class Chunked(Scheduler):
 
         Args:
             replicas: R replicas.
-            found: mean iterations.
+            iteration: mean iterations.
             full: token budget that is left for prompts, and the time of a full iteration [ms].
             stalls: delay that a prompt of each row adds to every decoding request [ms], shape (R, H).
 
@@ -144,14 +146,14 @@ class Chunked(Scheduler):
             The service times, and a mask of the rows whose mean prompt fits into one iteration.
         """
         rows, (budget, full_ms) = replicas.rows, (column(full[0]), column(full[1]))
-        whole, part, decode_ms = rows.computed < budget, rows.computed / budget, column(found.decode_ms)
+        whole, part, decode_ms = rows.computed < budget, rows.computed / budget, column(iteration.decode_ms)
         work = np.minimum(part * (full_ms - decode_ms), stalls)
         attention = column(replicas.times.prompt_attention_ms)
         pairs = rows.computed * (before_tokens(rows) - column(replicas.before_a_token))
         return np.where(whole, decode_ms * part + work, part * full_ms + attention * pairs), whole
 
     @staticmethod
-    def _own(replicas: ReplicaArrays, found: Iteration, budget: FloatArray) -> FloatArray:
+    def _own(replicas: ReplicaArrays, iteration: Iteration, budget: FloatArray) -> FloatArray:
         """Return the prefill time of the prompts of each row [ms], shape (R, H) (eq. 72).
 
         It is that of full chunks, and of one with the rest. All chunks together attend to the pairs of the
@@ -160,12 +162,12 @@ class Chunked(Scheduler):
         times, prompt, budget = replicas.row_times, replicas.rows.computed, column(budget)
         chunks = np.floor(prompt / budget)
         rest = prompt - chunks * budget
-        seen = np.maximum(found.seen - 1, 0.0)  # the request itself does not decode yet
-        held = np.maximum(found.held - replicas.context, 0.0)
+        seen = np.maximum(iteration.seen - 1, 0.0)  # the request itself does not decode yet
+        held = np.maximum(iteration.held - replicas.context, 0.0)
         whole = replicas.lone_prompts_ms(seen, held)
         if (prompt <= budget).all():
             return whole
-        full = times.ms(column(found.seen), column(found.held), budget, 1.0)
+        full = times.ms(column(iteration.seen), column(iteration.held), budget, 1.0)
         last = times.ms(column(seen), column(held), rest, np.minimum(rest, 1.0))
         pairs = times.prompt_attention_ms * prompt * before_tokens(replicas.rows)
         pieces = chunks * full + np.where(rest > 0, last, 0.0) + pairs
@@ -215,30 +217,30 @@ class PrefillFirst(Scheduler):
     def _batch_ms(self, replicas: ReplicaArrays, prompts: FloatArray) -> FloatArray:
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
 
-    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, found: Iteration) -> Prompts:
+    def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations (eq. 72-77)."""
         prompt, scv = replicas.prompt, replicas.arrival_scv
         own_ms = replicas.lone_prompts_ms(0.0)
         most = np.maximum(1.0, np.floor(replicas.budget / prompt))
-        average = found.prompt_ms * prompt / found.prompt_tokens
+        average = iteration.prompt_ms * prompt / iteration.prompt_tokens
         # Queued prompts fill batches of prompts, but a burst can end before they are full.
         mean_service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
         service = column(mean_service) * replicas.rows.computed / column(prompt)
-        slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
-        busy = busy_chance(found, scv)
+        slope = replicas.prompt_slope_ms(0.0, iteration.prompt_tokens)
+        busy = busy_chance(iteration, scv)
         share = np.minimum(rate * average, MAX_PROMPT_SHARE)
-        seen_ms, square = _iteration_found(replicas, rate, found, slope, prompt < replicas.budget)
+        seen_ms, square = _iteration_found(replicas, rate, iteration, slope, prompt < replicas.budget)
         # As with chunks: the current iteration and the prompts that arrived in it, or the queue of full
         # batches.
         even = scv < NEARLY_EVEN
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
-        more = np.where(even, np.maximum(found.prompts - 1, 0.0), rate * seen_ms + burst)
-        residual = np.where(even, found.decode_ms, seen_ms)
+        more = np.where(even, np.maximum(iteration.prompts - 1, 0.0), rate * seen_ms + burst)
+        residual = np.where(even, iteration.decode_ms, seen_ms)
         gated = busy * (residual / 2 + np.minimum(more, most - 1) * slope * prompt)
-        lengths = found.mean_ms, seen_ms, square, residual
+        lengths = iteration.mean_ms, seen_ms, square, residual
         of_gated = gated_variance(rate, (busy, gated), lengths, slope * prompt, scv)
         queue, queue_variance, load = queueing(replicas.rows, rate, service, scv)
-        queue += busy / 2 * found.decode_ms + load * np.maximum(seen_ms - mean_service, 0.0) / 2
+        queue += busy / 2 * iteration.decode_ms + load * np.maximum(seen_ms - mean_service, 0.0) / 2
         wait, variance = joined((gated, of_gated), (queue, queue_variance))
         return Prompts(
             own_ms=own_ms,
@@ -250,7 +252,7 @@ class PrefillFirst(Scheduler):
             stall_ms=mean_service,
             stall_square=mean_service**2 * (1 + replicas.prompt_scv),
             share=share,
-            longest_ms=found.decode_ms + replicas.rows.mean(own_ms),
+            longest_ms=iteration.decode_ms + replicas.rows.mean(own_ms),
             found_ms=seen_ms,
             apart=prompt < replicas.budget,
         )
@@ -289,26 +291,26 @@ def mean_of_some(mean: FloatArray) -> FloatArray:
     return small / -np.expm1(-small)
 
 
-def busy_chance(found: Iteration, scv: FloatArray) -> FloatArray:
+def busy_chance(iteration: Iteration, scv: FloatArray) -> FloatArray:
     """Return the probability that an arriving request finds an iteration in progress."""
-    inside = found.decodes + found.prompts
+    inside = iteration.decodes + iteration.prompts
     return np.where(scv < NEARLY_EVEN, np.minimum(inside, 1.0), -np.expm1(-inside))
 
 
 def _iteration_found(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, slope: FloatArray, whole: BoolArray
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, slope: FloatArray, whole: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return E[t²]/E[t], the mean time of the iteration in which a request arrives, and E[t²] (eq. 73).
 
     The variance of prompt tokens lengthens iterations, and a longer iteration is followed by more prompts.
     """
-    work = found.prompts * replicas.prompt
-    spread = (found.prompts * replicas.prompt_square + work**2) / np.maximum(found.with_prompt, TINY)
-    spread = np.where(whole, np.maximum(spread - found.prompt_tokens**2, 0.0), 0.0)
+    work = iteration.prompts * replicas.prompt
+    spread = (iteration.prompts * replicas.prompt_square + work**2) / np.maximum(iteration.with_prompt, TINY)
+    spread = np.where(whole, np.maximum(spread - iteration.prompt_tokens**2, 0.0), 0.0)
     spread /= 1 - np.minimum(rate * slope * replicas.prompt, 0.95) ** 2
-    within = found.prompt_ms**2 + np.minimum(slope**2 * spread, 4 * found.prompt_ms**2)
-    square = found.without_prompt * found.decode_ms**2 + found.with_prompt * within
-    return square / found.mean_ms, square
+    within = iteration.prompt_ms**2 + np.minimum(slope**2 * spread, 4 * iteration.prompt_ms**2)
+    square = iteration.without_prompt * iteration.decode_ms**2 + iteration.with_prompt * within
+    return square / iteration.mean_ms, square
 
 
 def gated_variance(
@@ -352,17 +354,17 @@ def queueing(
     """
     service = np.maximum(rows.mean(services), 1e-12)
     load = np.clip(rate * service, 1e-12, MAX_PROMPT_LOAD)
-    found = load_found(load, scv)
+    iteration = load_found(load, scv)
     ratio = services / column(service)
     service_scv = rows.mean(ratio**2 * rows.computed_scv + (ratio - 1) ** 2)
-    wait = found / (1 - found) * service * (scv + service_scv) / (scv + 1)
+    wait = iteration / (1 - iteration) * service * (scv + service_scv) / (scv + 1)
     wait *= _seldom_met(load, scv, service_scv)
     # The third moment is weighted by the variability of arrivals, because evenly spaced ones miss long
     # prompts.
     cube = rows.mean(ratio**3 * (1 + rows.computed_scv) ** 3)
     third = np.minimum(scv, 1.0) * load * service**2 * cube / (3 * (1 - load))
-    square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
-    return wait, square - wait**2, found
+    square = np.maximum(2 * wait**2 / np.maximum(iteration, TINY), 2 * wait**2 + third)
+    return wait, square - wait**2, iteration
 
 
 def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> FloatArray:

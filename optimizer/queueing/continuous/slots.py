@@ -65,21 +65,21 @@ class BatchSlots:
 
 
 def requests_inside(
-    replicas: ReplicaArrays, rate: FloatArray, found: Iteration, own_ms: FloatArray
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, own_ms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of the number of requests in a replica, without queued ones (eq. 81).
 
     Args:
         replicas: R replicas.
         rate: arrival rate [1/ms].
-        found: mean iterations of the replicas.
+        iteration: mean iterations of the replicas.
         own_ms: prefill time of the prompts of each row [ms], shape (R, H).
     """
-    inside = rate * (replicas.rows.mean(own_ms) + replicas.steps * found.mean_ms)
+    inside = rate * (replicas.rows.mean(own_ms) + replicas.steps * iteration.mean_ms)
     spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
     # Only the fraction base/mean of an iteration does not grow with the batch.
-    standing = replicas.times.standing_ms(found.seen)
-    return inside, spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
+    standing = replicas.times.standing_ms(iteration.seen)
+    return inside, spread * inside * replicas.alike_ms(iteration) / np.maximum(standing, 1e-12)
 
 
 def _variance_cut(shape: FloatArray, scale: FloatArray, most: FloatArray) -> FloatArray:

@@ -56,7 +56,7 @@ class PriorityDelays(RowArrays):
 
     def quantile(self, one_in: FloatArray) -> FloatArray:
         """Return the waiting time that one in `one_in` of the waiting requests exceeds [ms], shape (R,)."""
-        found = np.zeros(len(one_in))
+        quantile = np.zeros(len(one_in))
         rows = np.flatnonzero(one_in > 1)
         if len(rows):
             some, logs = self.take(rows), np.log(one_in[rows])
@@ -67,8 +67,8 @@ class PriorityDelays(RowArrays):
             values = np.stack((excess(ends[0]), excess(ends[1])))
             brackets, values = closed_brackets(excess, ends, values, QUANTILE_WIDTH)
             nearest = np.abs(values).argmin(axis=0)
-            found[rows] = np.take_along_axis(brackets, nearest[np.newaxis], 0)[0]
-        return found
+            quantile[rows] = np.take_along_axis(brackets, nearest[np.newaxis], 0)[0]
+        return quantile
 
     def _slowest(self) -> tuple[FloatArray, FloatArray]:
         """Return the weight of the exponential term of eq. 169, and its decay rate times the mean."""
@@ -115,5 +115,5 @@ def _continuum(y: FloatArray, above: FloatArray, upto: FloatArray) -> FloatArray
     pole = (root - upto) ** 2 + 2 * root * upto * rise
     decay = np.exp(-y * rate / ((1 - upto) * (1 - root**2)))
     terms = sine**3 * decay / (rate * pole)
-    found: FloatArray = 2 / np.pi * (1 - upto[:, 0]) * above * step[:, 0] * terms.sum(axis=1)
-    return found
+    continuum: FloatArray = 2 / np.pi * (1 - upto[:, 0]) * above * step[:, 0] * terms.sum(axis=1)
+    return continuum

@@ -74,32 +74,32 @@ class ServedClassLatencies(ClassLatencies):
 
 
 def of_service_times(
-    queues: ReplicaQueues, found: Performance, shares: Shares, work_scv: FloatArray
+    queues: ReplicaQueues, performance: Performance, shares: Shares, work_scv: FloatArray
 ) -> tuple[ClassLatencies, FloatArray]:
     """Return the latencies of classes from service times, and factors on the mean wait (eq. 165-171).
 
     Args:
         queues: the queues without priorities, of unlimited capacity.
-        found: long-run means of these queues.
+        performance: long-run means of these queues.
         shares: shares of the load with higher priority, and with higher or equal priority.
         work_scv: squared coefficient of variation of a request's work.
     """
-    load = np.minimum(found.offered_rps / queues.full_rate_rps, MAX_LOAD)
+    load = np.minimum(performance.offered_rps / queues.full_rate_rps, MAX_LOAD)
     places = queues.queue.max_batch.astype(np.float64)
     wait = MS_PER_S / queues.full_rate_rps / (1 - load)
     none = np.zeros_like(wait)
-    first = found.ttft_ms - found.wait_ms
+    first = performance.ttft_ms - performance.wait_ms
     factor = chance_factor(places, load, work_scv)
-    chance = np.minimum(found.wait_ms / wait * factor, 1.0)
-    more = found.wait_ms * (factor - 1)
+    chance = np.minimum(performance.wait_ms / wait * factor, 1.0)
+    more = performance.wait_ms * (factor - 1)
     one, zero = np.ones((len(load), 1)), np.zeros((len(load), 1))
-    first_row, itl_row = first[:, np.newaxis], found.itl_ms[:, np.newaxis]
-    e2e = found.response_ms + more
+    first_row, itl_row = first[:, np.newaxis], performance.itl_ms[:, np.newaxis]
+    e2e = performance.response_ms + more
     everyone = Latencies(
         prefill_ms=first,
-        turn_ms=found.wait_ms + more,
+        turn_ms=performance.wait_ms + more,
         client_ms=none,
-        itl_ms=found.itl_ms,
+        itl_ms=performance.itl_ms,
         place_chance=chance,
         place_wait_ms=wait,
         e2e_ms=e2e,
@@ -111,7 +111,9 @@ def of_service_times(
         interval=Parts.single(itl_row, zero, zero),
         most_itl_ms=itl_row,
         e2e_rows_ms=e2e[:, np.newaxis],
-        e2e_variance=(_place_variance(chance, wait, wait**2) + work_scv * found.service_ms**2)[:, np.newaxis],
+        e2e_variance=(_place_variance(chance, wait, wait**2) + work_scv * performance.service_ms**2)[
+            :, np.newaxis
+        ],
     )
     above, upto = shares[0] * load, shares[1] * load
     ratio = _ratio(load, (above, upto)) * work_factor(places, (above, upto), work_scv)
@@ -119,7 +121,10 @@ def of_service_times(
 
 
 def of_iterations(
-    queues: ContinuousQueues, found: ContinuousPerformance, shares: Shares, work_scv: FloatArray
+    queues: ContinuousQueues,
+    continuous_performance: ContinuousPerformance,
+    shares: Shares,
+    work_scv: FloatArray,
 ) -> tuple[ClassLatencies, FloatArray]:
     """Return the latencies of classes from iterations, and factors on the mean wait for a slot (eq. 172).
 
@@ -128,16 +133,16 @@ def of_iterations(
 
     Args:
         queues: the queues without priorities, of unlimited capacity.
-        found: long-run means of these queues.
+        continuous_performance: long-run means of these queues.
         shares: shares of the load with higher priority, and with higher or equal priority.
         work_scv: squared coefficient of variation of a request's work.
     """
-    load = np.minimum(found.offered_rps / MS_PER_S / queues.largest_rate, MAX_LOAD)
+    load = np.minimum(continuous_performance.offered_rps / MS_PER_S / queues.largest_rate, MAX_LOAD)
     above, upto = shares[0] * load, shares[1] * load
     places = queues.replicas.places
     own = work_factor(places, (above, upto), work_scv)
     ratio = _ratio(load, (above, upto)) * (own / work_factor(places, (0 * load, load), work_scv))
-    return _ranked(found.latencies, (above, upto), ratio, ClassLatencies), ratio
+    return _ranked(continuous_performance.latencies, (above, upto), ratio, ClassLatencies), ratio
 
 
 def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) -> FloatArray:

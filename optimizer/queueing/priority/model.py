@@ -147,19 +147,19 @@ class PriorityQueues(QueueModel):
 
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
         """Return the metrics of each class at total rates `rate_rps` > 0 of its queue, shape (R,)."""
-        found = self.queues.analyze(rate_rps)
-        latencies, ratio = self._latencies(found)
-        change = latencies.turn_ms - found.wait_ms
-        own = {name: self.share * getattr(found, name) for name in COUNTED}
-        own |= {name: getattr(found, name) + change for name in WITH_WAIT}
+        performance = self.queues.analyze(rate_rps)
+        latencies, ratio = self._latencies(performance)
+        change = latencies.turn_ms - performance.wait_ms
+        own = {name: self.share * getattr(performance, name) for name in COUNTED}
+        own |= {name: getattr(performance, name) + change for name in WITH_WAIT}
         own["in_queue"] *= ratio
-        values = {field.name: getattr(found, field.name) for field in fields(Performance)}
+        values = {field.name: getattr(performance, field.name) for field in fields(Performance)}
         return ClassPerformance(**(values | own), latencies=latencies)
 
-    def _latencies(self, found: Performance) -> tuple[ClassLatencies, FloatArray]:
+    def _latencies(self, performance: Performance) -> tuple[ClassLatencies, FloatArray]:
         shares = self.above, self.upto
         if isinstance(self.queues, ReplicaQueues):
-            return of_service_times(self.queues, found, shares, self.work_scv)
+            return of_service_times(self.queues, performance, shares, self.work_scv)
         assert isinstance(self.queues, ContinuousQueues)
-        assert isinstance(found, ContinuousPerformance)
-        return of_iterations(self.queues, found, shares, self.work_scv)
+        assert isinstance(performance, ContinuousPerformance)
+        return of_iterations(self.queues, performance, shares, self.work_scv)

@@ -100,13 +100,13 @@ def _types(figure: Figure) -> tuple[str, ...]:
 
 def _coloured(figure: Figure) -> list[str]:
     """Return the accelerator types that appear only as colours, so that the legend must name them."""
-    found = list[str]()
+    types = list[str]()
     for panel in figure.panels:
         if isinstance(panel, GridPanel):
-            found += [cell.group for row in panel.cells for cell in row]
+            types += [cell.group for row in panel.cells for cell in row]
         elif isinstance(panel, BarPanel):
-            found += [bar.type for bar in panel.bars if bar.type != bar.name]
-    return [name for name in dict.fromkeys(found) if name]
+            types += [bar.type for bar in panel.bars if bar.type != bar.name]
+    return [name for name in dict.fromkeys(types) if name]
 
 
 def _legend(figure: Figure, colours: Mapping[str, str]) -> list[list[tuple[str, str]]]:

@@ -84,15 +84,15 @@ def _far_levels(panel: CurvePanel) -> dict[ReferenceLine, str]:
 
     Drawing them would squash the curves.
     """
-    found = dict[ReferenceLine, str]()
+    far_levels = dict[ReferenceLine, str]()
     values = [value for series in panel.series for value in series.y if value is not None]
     for guide in panel.guides:
         if guide.axis == "y" and values and panel.y_most is None:
             if 0 < FAR * max(values) < guide.value:
-                found[guide] = "above"
+                far_levels[guide] = "above"
             elif "y" in panel.logarithmic and FAR * guide.value < min(values):
-                found[guide] = "below"
-    return found
+                far_levels[guide] = "below"
+    return far_levels
 
 
 def _strip_mm(panel: CurvePanel) -> float:

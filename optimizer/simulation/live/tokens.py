@@ -97,10 +97,10 @@ class LiveTokens(LiveReplica):
         self._next_ms = None
         rows = self._made[:made]  # requests without a prompt enter the batch with their first token
         self._scheduled_ms[rows[np.isnan(self._scheduled_ms[rows])]] = begin_ms
-        found = self._rows.end(self._made[:made].tolist(), self._ended[:ended].tolist())
+        end = self._rows.end(self._made[:made].tolist(), self._ended[:ended].tolist())
         for row in self._rows.take_leaving():
             self._withdraw(row, time_ms)
-        return Step(time_ms, *found)
+        return Step(time_ms, *end)
 
     def scheduled_ms(self, row: int) -> float:
         """Return the start of the iteration that first computed the prompt or made the first token [ms]."""

@@ -45,7 +45,6 @@ def run_batches(
     """Run all requests through an empty server.
 
     Args:
-        server: the server.
         arrival_ms: arrival times, ascending, shape (R,).
         start_ms: filled with the start of each request's batch; NaN if rejected.
         last_ms: filled with the completion times; NaN if rejected.
@@ -68,7 +67,6 @@ def advance_batches(
     """Run a server up to a time, inclusive.
 
     Args:
-        server: the server.
         states: its state, a record of `BATCHES`; changed.
         arrival_ms: arrival times by request, ascending among those that arrive.
         arrival: index of the first request that arrives.
@@ -124,7 +122,6 @@ def collect(
     """Add arriving requests to the queue of a free server until a batch starts, or up to a time.
 
     Args:
-        server: the server.
         now_ms: time at which the server became free, or of the latest arrival.
         deadline: start of the next batch; inf if no request waits.
         arrival_ms: arrival times.

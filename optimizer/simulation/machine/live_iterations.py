@@ -87,7 +87,6 @@ def end_step(
 
     Args:
         machine: the replica.
-        limits: its limits.
         made: filled with the requests that made a token.
         ended: filled with those of them that completed.
 

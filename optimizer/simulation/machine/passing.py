@@ -15,7 +15,6 @@ def run_line(
     """Run all requests through an empty tandem.
 
     Args:
-        line: the tandem.
         come_ms: ascending, shape (R,).
         stage_ms: service times at each stage, shape (stages, R).
         start_ms: filled with the start of each request's batch; NaN if rejected.
@@ -32,7 +31,7 @@ def run_line(
     for station, times in zip(line.before, stage_ms[:count], strict=True):
         rows, there_ms = _passed(station, rows, there_ms, times)
     begun_ms, done_ms = np.empty(len(rows)), np.empty(len(rows))
-    found = run_batches(line.server, there_ms, begun_ms, done_ms, np.empty(len(rows), np.int64))
+    batches = run_batches(line.server, there_ms, begun_ms, done_ms, np.empty(len(rows), np.int64))
     start_ms[rows] = begun_ms
     served = np.flatnonzero(~np.isnan(done_ms))  # in order of arrival, and so of completion
     last_ms[rows] = np.nan
@@ -40,7 +39,7 @@ def run_line(
     for station, times in zip(line.after, stage_ms[count:], strict=True):
         rows, there_ms = _passed(station, rows, there_ms, times)
     last_ms[rows] = there_ms
-    return found
+    return batches
 
 
 def _passed(

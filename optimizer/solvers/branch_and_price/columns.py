@@ -164,12 +164,12 @@ def _without_reserve(
 
 def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
     """Return the initial columns: patterns of one candidate, and for mixed plans the current allocations."""
-    found = _of_one(problem, candidates, np.ones(len(problem.priority)))
+    joined = _of_one(problem, candidates, np.ones(len(problem.priority)))
     if not problem.options.heterogeneous:
-        return found
+        return joined
     if (problem.reserve.growth > 1).any():
-        found = found.joined(_of_one(problem, candidates, problem.reserve.growth))
-    return found.joined(_as_it_runs(problem, candidates))
+        joined = joined.joined(_of_one(problem, candidates, problem.reserve.growth))
+    return joined.joined(_as_it_runs(problem, candidates))
 
 
 def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:

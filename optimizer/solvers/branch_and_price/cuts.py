@@ -35,7 +35,6 @@ def with_cuts(
 
     Args:
         master: the level.
-        pool: the column pool.
         columns: columns that include all those of solutions below the cutoff.
         cutoff: only solutions below this value are needed.
         deadline: time to stop.
@@ -50,10 +49,10 @@ def with_cuts(
 
     def relaxed(within: MasterProblem, start: IntArray) -> Node | None:
         """Solve a relaxation over the given columns to optimality; None if there was not enough time."""
-        found = RestrictedMaster(within, pool, start, columns).solve(within, deadline, cutoff)
-        if found is None or not found.finished:
+        relaxed = RestrictedMaster(within, pool, start, columns).solve(within, deadline, cutoff)
+        if relaxed is None or not relaxed.finished:
             return None
-        return Node(within, found, found.bound, columns=columns)
+        return Node(within, relaxed, relaxed.bound, columns=columns)
 
     # Cuts raise the bound, a higher bound removes columns, and fewer columns allow stronger cuts. The loop
     # ends when all solutions below the cutoff are excluded, or when three rounds gain little.
@@ -85,7 +84,7 @@ def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
     used, part = node.relaxed.used, node.relaxed.part
     candidates, use = node.master.candidates, pool.columns.use[used]
     amount = rounded_down(candidates.amount)
-    found: list[tuple[float, ChvatalGomoryCut]] = []
+    violated: list[tuple[float, ChvatalGomoryCut]] = []
     rows = np.flatnonzero(use.any(axis=0) & candidates.whole).tolist()
     # The sum of some rows, divided by an integer and rounded down on both sides, holds for integer numbers of
     # columns. A relaxation with fractions of columns can violate it.
@@ -99,9 +98,9 @@ def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
             for place in np.flatnonzero(above > VIOLATION).tolist():
                 length = float(np.linalg.norm(taken[:, place]))
                 cut = ChvatalGomoryCut(some, int(divisors[place]))
-                found.append((-float(above[place]) / length, cut))
-    found.sort(key=lambda each: (each[0], each[1].rows, each[1].divisor))
-    return [cut for _, cut in found[:EACH_ROUND]]
+                violated.append((-float(above[place]) / length, cut))
+    violated.sort(key=lambda each: (each[0], each[1].rows, each[1].divisor))
+    return [cut for _, cut in violated[:EACH_ROUND]]
 
 
 def _below_cutoff(node: Node, pool: ColumnPool, cutoff: float) -> IntArray:

@@ -122,7 +122,7 @@ class DualBounds:
         # Checking a proof needs no solver, so the solver is imported only here.
         from optimizer.solvers.branch_and_price.generation import generate_columns
 
-        found, limits, nothing = [], len(self.problem.limits), np.zeros(0, np.int64)
+        multipliers, limits, nothing = [], len(self.problem.limits), np.zeros(0, np.int64)
         for level in self.levels():
             none = DualMultipliers(level.name, np.zeros(limits), {})
             bound, best = self.bound(level, none), none
@@ -132,5 +132,5 @@ class DualBounds:
                 by_price = self.bound(level, priced)
                 if by_price > bound:
                     bound, best = by_price, priced
-            found.append((level, best, bound))
-        return found
+            multipliers.append((level, best, bound))
+        return multipliers

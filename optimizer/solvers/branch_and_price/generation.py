@@ -50,7 +50,6 @@ def generate_columns(
 
     Args:
         master: the level.
-        pool: the columns.
         start: initial columns, in addition to those of unserved servers.
         deadline: time to stop; the bound is then that of the latest dual values.
 
@@ -73,7 +72,6 @@ class RestrictedMaster:
 
         Args:
             master: the level.
-            pool: the column pool.
             start: initial columns, in addition to the empty columns.
             rows: the only columns of the pool to use, so that no patterns are priced; None: all columns.
         """
@@ -213,9 +211,9 @@ class RestrictedMaster:
         known = np.isfinite(least)
         limit = np.where(known, np.where(known, least, 0.0) - self.tolerance, np.inf)
         result = self.pool.price_columns(self.master, duals, limit, only_best=True)
-        found, cost = result.columns, reduced_costs(self.master, result.columns, duals)
-        np.minimum.at(least, found.server, cost)
-        self.pool.add(found.take(_best_of_each(found.server, cost, np.arange(len(found)))))
+        columns, cost = result.columns, reduced_costs(self.master, result.columns, duals)
+        np.minimum.at(least, columns.server, cost)
+        self.pool.add(columns.take(_best_of_each(columns.server, cost, np.arange(len(columns)))))
         new = self._new_rows()
         self._take_in(new)
         self._add(new)

@@ -24,7 +24,6 @@ def search_new_columns(
     """Search for a better solution that uses a new column, and bound the level by the result.
 
     Args:
-        search: the search of the level.
         related: solution of a problem that has fewer columns.
         unchanged: lower bound of solutions without a new column; -inf if unproved.
         deadline: deadline of the level.

@@ -83,14 +83,14 @@ class ColumnPool:
         key = (own * columns.count.astype(np.uint64)).sum(axis=1, dtype=np.uint64)
         return np.where(columns.served, key, self._marks[len(self.candidates.row) + columns.server])
 
-    def add(self, found: PatternColumns) -> None:
+    def add(self, pattern_columns: PatternColumns) -> None:
         """Add columns that are not yet in the pool."""
-        key, first = np.unique(self._key(found), return_index=True)
+        key, first = np.unique(self._key(pattern_columns), return_index=True)
         place = np.searchsorted(self._keys, key)
         new = np.append(self._keys, 0)[place] != key
         if new.any():
             rows = np.argsort(first[new])
-            self.columns = self.columns.joined(found.take(first[new][rows]))
+            self.columns = self.columns.joined(pattern_columns.take(first[new][rows]))
             self.excluded = np.concatenate([self.excluded, np.zeros(len(rows), np.bool_)])
             self._rows = np.insert(self._rows, place[new], len(self._keys) + np.argsort(rows))
             self._keys = np.insert(self._keys, place[new], key[new])
@@ -111,10 +111,10 @@ class ColumnPool:
         count = np.zeros_like(candidate)
         spot = np.arange(len(used)) - (np.cumsum(size) - size)[place]
         candidate[place, spot], count[place, spot] = used, replicas[candidates.row[used]]
-        found = patterns(self.problem, candidates, candidate, count)
-        self.add(found)
-        at = np.searchsorted(self._keys, self._key(found))
-        rows[np.searchsorted(servers, found.server)] = self._rows[at]
+        result = patterns(self.problem, candidates, candidate, count)
+        self.add(result)
+        at = np.searchsorted(self._keys, self._key(result))
+        rows[np.searchsorted(servers, result.server)] = self._rows[at]
         return rows
 
     @contextmanager
@@ -162,15 +162,15 @@ class ColumnPool:
                     subproblems.unreserved, objective.on_unreserved[subproblems.server], 0.0
                 )
         limits = limit[subproblems.server] - own
-        found = enumerate_patterns(
+        columns = enumerate_patterns(
             candidates, subproblems, weight, limits, most=most, due=self.due, only_best=only_best
         )
         # Subproblems that are cut short still give a bound. If all columns are requested, an incomplete set
         # is useless.
         floor = np.full(len(self.problem.priority), np.inf)
-        np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
-        none = found.cut.any() and not only_best
-        candidate, count = (each[: 0 if none else None] for each in (found.candidate, found.count))
+        np.minimum.at(floor, subproblems.server, np.where(columns.cut, columns.least, np.inf) + own)
+        none = columns.cut.any() and not only_best
+        candidate, count = (each[: 0 if none else None] for each in (columns.candidate, columns.count))
         return PricingResult(patterns(self.problem, candidates, candidate, count), floor)
 
 

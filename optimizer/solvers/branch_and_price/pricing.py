@@ -92,7 +92,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     first = np.concatenate([np.full(len(servers), -1), table[keeps, at_place]])
     server = np.concatenate([servers, servers[keeps]])
     load = np.where(problem.load_rps[server] > 0, LOAD, 0.0)
-    found = PricingSubproblems(
+    pricing_subproblems = PricingSubproblems(
         server=server,
         first=first,
         candidates=np.concatenate([without, table[keeps]]),
@@ -102,7 +102,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
         most=problem.max_replicas[server].astype(np.float64),
         value=np.concatenate([move, np.zeros(len(keeps))]) - problem.current_cost[server],
     )
-    return found.with_growth(problem.reserve.growth)
+    return pricing_subproblems.with_growth(problem.reserve.growth)
 
 
 def enumerate_patterns(
@@ -120,7 +120,6 @@ def enumerate_patterns(
     Each candidate alone respects the limits on cards, but several candidates together can exceed them.
 
     Args:
-        candidates: the candidates.
         subproblems: the Q subproblems.
         weight: weight of one replica of each candidate, at least 0, shape (n,).
         limit: maximum weight of a pattern, -inf for subproblems without any, shape (Q,).
@@ -302,7 +301,6 @@ class _Enumeration:
         """Return the fewest replicas of a candidate with which the minimum weight stays within the limit.
 
         Args:
-            prefixes: the prefixes.
             rank: rank of the candidate.
             most: maximum number of replicas for each prefix.
         """

@@ -63,7 +63,6 @@ class LevelSearch:
         Args:
             solver: the formulation, with the incumbent and the constraints on earlier levels.
             master: the level.
-            pool: the column pool.
             relaxed: solution of the relaxation of the level.
             bound: a known lower bound of the level.
         """
@@ -270,11 +269,11 @@ class LevelSearch:
             _, least = reduced_cost_slack(node, self.pool)
             limit = np.where(np.isfinite(least), least + value - node.relaxed.bound, -np.inf)
             limit = limit if of is None else np.where(of, limit, -np.inf)
-            found = self.pool.price_columns(node.master, node.relaxed.duals, limit, most)
-            if not found.complete:
+            columns = self.pool.price_columns(node.master, node.relaxed.duals, limit, most)
+            if not columns.complete:
                 self._update()  # earlier nodes can have added columns
                 return False
-            self.pool.add(found.columns)
+            self.pool.add(columns.columns)
         self.enumerated = self.enumerated if of is not None else value
         self._update()
         return True

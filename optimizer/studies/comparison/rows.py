@@ -236,7 +236,6 @@ def figures_of(table: PlanTable | None, *, members: bool = False) -> SideMetrics
     """Return the combined metrics of the loads of a table; None without loads.
 
     Args:
-        table: the table.
         members: whether members of shared queues count with their own metrics; otherwise only their queues
             do, with those of the replicas.
     """

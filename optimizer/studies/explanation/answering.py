@@ -97,8 +97,8 @@ class Answer:
 
 def effect_of(before: BasePlan, answer: Answer) -> Effect:
     """Return the difference between the plan that answers a question and the original plan."""
-    found = effect(before.outcome, answer.outcome, before.candidates.system)
-    return found.model_copy(update={"interval": answer.interval})
+    change = effect(before.outcome, answer.outcome, before.candidates.system)
+    return change.model_copy(update={"interval": answer.interval})
 
 
 def all_answers(
@@ -322,10 +322,10 @@ class _OpenQuestion:
         else:
             self._take(self.before.draft(self.candidates, restricts=self.restricts))
 
-    def _take(self, found: PlanOutcome) -> None:
+    def _take(self, outcome: PlanOutcome) -> None:
         """Keep the proved plan, or else the better of the known and the new one, with the better bounds."""
-        known = None if found.status is Status.optimal else self.outcome
-        best = found if known is None else _joined(known, found)
+        known = None if outcome.status is Status.optimal else self.outcome
+        best = outcome if known is None else _joined(known, outcome)
         self.outcome = best if self.restricts else no_worse(self.before.outcome, best)
 
 

@@ -64,9 +64,9 @@ class BasePlan:
 
     def replicas(self, problem: Problem) -> IntArray:
         """Return the replicas of servers served in full, for each candidate of another problem."""
-        found = np.array([self.known.get(key, 0) for key in problem.keys], np.int64)
-        found[np.append(self.left_out, False)[problem.table.server]] = 0
-        return found
+        replicas = np.array([self.known.get(key, 0) for key in problem.keys], np.int64)
+        replicas[np.append(self.left_out, False)[problem.table.server]] = 0
+        return replicas
 
     def find_blocks(self, solve: Solve, deadline: Deadline) -> None:
         """Solve the problem in blocks, unless dual values are available, which questions then use instead.
@@ -131,8 +131,8 @@ class BasePlan:
             return
         reached = {level.name: level.value for level in self.outcome.levels}
         provable = DualBounds(self.problem, self.left_out, reached)
-        found = provable.multipliers(reached, deadline)
-        self._multipliers = {level.name: item for level, item, _ in found}
+        multipliers = provable.multipliers(reached, deadline)
+        self._multipliers = {level.name: item for level, item, _ in multipliers}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> PlanOutcome:
         """Return a feasible answer to a question, with the bounds that the plan proves (eq. 123, 124).

@@ -62,11 +62,11 @@ def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
     `gain` is the relative increase of the rate by each relaxation.
     """
     metrics = [name for name in METRICS if name in gain]
-    found = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > MIN_GAIN]
+    bindings = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > MIN_GAIN]
     if gain["throughput"] > MIN_GAIN:
-        found.append(Binding(limit="throughput", rate_gain=gain["throughput"]))
-    if found:
-        return tuple(found)
+        bindings.append(Binding(limit="throughput", rate_gain=gain["throughput"]))
+    if bindings:
+        return tuple(bindings)
     if gain["all"] > MIN_GAIN:
         return tuple(Binding(limit=name, rate_gain=0.0) for name in metrics)
     return (Binding(limit="stability" if gain["any"] <= MIN_GAIN else "step", rate_gain=0.0),)
@@ -78,10 +78,10 @@ def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
     `gain` is the relative increase of the rate by each relaxation.
     """
     caps: tuple[Limit, ...] = ("batch", "memory")
-    found = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > MIN_GAIN]
-    if not found and gain["both"] > MIN_GAIN:
+    bindings = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > MIN_GAIN]
+    if not bindings and gain["both"] > MIN_GAIN:
         return tuple(Binding(limit=name, rate_gain=0.0) for name in caps)
-    return tuple(found)
+    return tuple(bindings)
 
 
 def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
@@ -113,8 +113,6 @@ def _rates(
     """Return the maximum rate of each row [requests/s] at its batch limit, or the best one over all batches.
 
     Args:
-        arrays: the system.
-        rows: candidates.
         larger: number of requests by which the batch limits exceed the stated ones.
         more: number of additional requests that fit in the KV cache.
         choose_batch: whether the batch is optimised up to its ceiling.

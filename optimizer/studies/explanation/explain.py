@@ -58,26 +58,26 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     if of_fleet:
         expect_questions(system)
     memo = SizingMemo()
-    found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
-    before = BasePlan(found)
+    solved = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
+    before = BasePlan(solved)
     servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
-    lacking = {item.server for item in found.plan.unserved}.union(found.plan.lacks_reserve)
+    lacking = {item.server for item in solved.plan.unserved}.union(solved.plan.lacks_reserve)
     needs_repair = bool(lacking if own is None else lacking & own)
-    overload = None if found.plan.complete else _overload(before, budget)
+    overload = None if solved.plan.complete else _overload(before, budget)
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_targets = target_questions(before, servers)
     of_units = unit_questions(before) if of_fleet else {}
     part = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = all_answers(before, {**of_targets, **of_servers, **of_units}, part)
     return Explanation(
-        plan=found.plan,
+        plan=solved.plan,
         server=server,
         notes=_notes(asked),
         servers=explain_servers(before, servers, {key: answers[key] for key in of_servers}),
         **(_fleet_parts(before, {key: answers[key] for key in of_units}, budget, memo) if of_fleet else {}),
         overload=overload,
-        repair=find_repair(found.candidates, found.plan, budget) if needs_repair else None,
+        repair=find_repair(solved.candidates, solved.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(budget.unanswered),
     )

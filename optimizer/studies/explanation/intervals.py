@@ -25,7 +25,6 @@ def interval_of(
     """Return the interval of the change of the first unproved level (eq. 125).
 
     Args:
-        before: the plan.
         after: the plan after a change.
         may_be: direction in which the change can move the optimum; None if either.
         ordered: the levels to which the direction applies.

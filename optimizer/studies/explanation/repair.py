@@ -73,7 +73,7 @@ def find_repair(
         Beyond(server=names[s], detail=_missing_reserve(candidates, names[s]))
         for s in np.flatnonzero(required & servable & ~reservable)
     )
-    found = RepairOptions(
+    repair_options = RepairOptions(
         summary="",
         cheapest=_cheapest(by_units.problem, units, budget),
         fewest=units.get("fewest"),
@@ -84,7 +84,7 @@ def find_repair(
         beyond_reserves=no_reserve,
     )
     all_answered = len(budget.unanswered) == before
-    return found.model_copy(update={"summary": _summary(found, all_answered=all_answered)})
+    return repair_options.model_copy(update={"summary": _summary(repair_options, all_answered=all_answered)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,10 @@ def _attainable(problem: Problem, now: BoolArray) -> tuple[BoolArray, BoolArray,
             stopped.
     """
     endless = _with_enough_units(problem)
-    found = choose(endless)
-    required, has = reserves_held(endless, found.replicas)
-    full = served_in_full(endless, found.replicas)
-    full |= now if found.status is Status.feasible else False
+    attainable = choose(endless)
+    required, has = reserves_held(endless, attainable.replicas)
+    full = served_in_full(endless, attainable.replicas)
+    full |= now if attainable.status is Status.feasible else False
     return problem.to_serve & full, required, has
 
 
@@ -232,9 +232,12 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
         return None
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
     if not _moves_cost(problem):
-        found = units.get("least value")
-        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + SAME:
-            return found
+        unit_repair = units.get("least value")
+        if (
+            unit_repair is None
+            or unit_repair.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + SAME
+        ):
+            return unit_repair
         return cheapest.model_copy(update={"proved": False})
     best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
@@ -256,28 +259,30 @@ def _unit_repair(
     Returns:
         The repair; None if units of the addable types do not suffice.
     """
-    found = ask(goal, deadline)
-    if found is None:
+    unit_repair = ask(goal, deadline)
+    if unit_repair is None:
         return None
     problem = goal.problem
     items = problem.limits.items
-    repaired = solved(with_more(candidates, items, found.added), deadline)
+    repaired = solved(with_more(candidates, items, unit_repair.added), deadline)
     if repaired.status is Status.optimal and not _serves(repaired, candidates, goal):
         ahead = _taken_ahead(candidates, problem, addable, deadline)
         less = problem.with_amounts(problem.limits.amount - ahead)
-        found = ask(replace(goal, problem=less), deadline)
-        if found is None:
+        unit_repair = ask(replace(goal, problem=less), deadline)
+        if unit_repair is None:
             return None
-        found = replace(found, proved=False)
-        repaired = solved(with_more(candidates, items, found.added), deadline)
+        unit_repair = replace(unit_repair, proved=False)
+        repaired = solved(with_more(candidates, items, unit_repair.added), deadline)
         if not _serves(repaired, candidates, goal):
             return None
     return UnitRepair(
-        added={items[place].item: int(found.added[place]) for place in np.flatnonzero(found.added)},
-        units=int(found.added.sum()),
+        added={
+            items[place].item: int(unit_repair.added[place]) for place in np.flatnonzero(unit_repair.added)
+        },
+        units=int(unit_repair.added.sum()),
         total_cost_cents_per_h=repaired.total_cost_cents_per_h,
         effect=effect(PlanOutcome.of_plan(plan), repaired, candidates.system),
-        proved=found.proved,
+        proved=unit_repair.proved,
     )
 
 
@@ -329,8 +334,10 @@ def _relaxations(
         )
 
     questions = {target: target for target in targets}
-    found = budget.ask(relaxation, questions, lambda target: f"{target_words(target)} at which all is served")
-    return tuple(item for item in found.values() if item is not None)
+    relaxations = budget.ask(
+        relaxation, questions, lambda target: f"{target_words(target)} at which all is served"
+    )
+    return tuple(item for item in relaxations.values() if item is not None)
 
 
 def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> float | None:

@@ -92,7 +92,7 @@ class QuestionBudget:
                 return None
 
         answers = in_threads(answer, list(enumerate(questions.values())))
-        return {key: found[0] for key, found in zip(questions, answers, strict=True) if found}
+        return {key: attempts[0] for key, attempts in zip(questions, answers, strict=True) if attempts}
 
 
 def share_of(waiting: int, least_share: float) -> float:
@@ -105,7 +105,6 @@ def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
     """Return the best plan for candidates found by the deadline.
 
     Args:
-        candidates: the candidates.
         deadline: time at which to stop.
 
     Raises:
@@ -136,16 +135,16 @@ def on_accelerators(
     def kept(table: CandidateTable) -> CandidateTable:
         return table.take((table.server != server) | np.isin(table.accelerator, accelerators))
 
-    found = candidates.with_tables(kept)
-    if shared or found.shared is None:
-        return found
-    others = found.shared.servers != server
+    result = candidates.with_tables(kept)
+    if shared or result.shared is None:
+        return result
+    others = result.shared.servers != server
     return replace(
-        found,
+        result,
         shared=replace(
-            found.shared,
-            servers=frozen(found.shared.servers[others]),
-            load_rps=frozen(found.shared.load_rps[others]),
+            result.shared,
+            servers=frozen(result.shared.servers[others]),
+            load_rps=frozen(result.shared.load_rps[others]),
         ),
     )
 

@@ -26,12 +26,12 @@ def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[T
     system, arrays = candidates.system, candidates.arrays
     planned = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
     loaded = [member for server in planned for member in members_of(server)]
-    found: list[Target] = []
+    targets: list[Target] = []
     for key in sorted({system.target_key(server) for server in loaded}):
         target = system.targets.get(key)
         if target is not None:
-            found += [(*key, metric) for metric, field in LATENCIES.items() if getattr(target, field)]
-    return found
+            targets += [(*key, metric) for metric, field in LATENCIES.items() if getattr(target, field)]
+    return targets
 
 
 def target_ms(candidates: Candidates, target: Target) -> float:

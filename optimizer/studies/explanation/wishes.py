@@ -34,9 +34,9 @@ def wish_costs(
     used = {name: other for name, other in asked.items() if other is not system}
     if not used:
         return ()
-    found = budget.ask(
+    costs = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due), used, lambda name: f"what {name} costs"
     )
     return tuple(
-        WishCost(option=name, without=effect(before, after, system)) for name, after in found.items()
+        WishCost(option=name, without=effect(before, after, system)) for name, after in costs.items()
     )

@@ -24,11 +24,11 @@ def figures_by_load(placed: Placed) -> Figure:
     """Return the figure of a replica's metrics by load."""
     least, stable = placed.rate_range_rps()
     rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
-    found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
+    performance = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
     load_rpm = placed.rate_rps * SECONDS_PER_MINUTE
     axis = placed.axis("load of one replica [requests/min]", rate_rps * SECONDS_PER_MINUTE)
     guides = [upright("load", load_rpm)] if load_rpm else []
-    return _figure("Figures against load", placed, found, axis, guides)
+    return _figure("Figures against load", placed, performance, axis, guides)
 
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
@@ -36,25 +36,25 @@ def figures_by_batch_limit(placed: Placed) -> Figure:
     placed.require_load()
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
-    found = placed.analyze(limits, np.full(len(limits), placed.rate_rps))
+    performance = placed.analyze(limits, np.full(len(limits), placed.rate_rps))
     axis = placed.axis("batch limit [requests]", limits.astype(np.float64))
-    return _figure("Figures by batch limit", placed, found, axis, [placed.batch_guide()])
+    return _figure("Figures by batch limit", placed, performance, axis, [placed.batch_guide()])
 
 
 def _figure(
-    title: str, placed: Placed, found: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
+    title: str, placed: Placed, performance: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
 ) -> Figure:
-    panels = (_panel(shown, found, axis, guides) for shown in placed.kind.shown("plan").values())
+    panels = (_panel(shown, performance, axis, guides) for shown in placed.kind.shown("plan").values())
     return placed.figure(title, placed.remark, panels)
 
 
 def _panel(
-    shown: Shown, found: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
+    shown: Shown, performance: Performance, axis: XAxis, guides: Sequence[ReferenceLine]
 ) -> CurvePanel | None:
     """Return a panel with a metric as a curve; None if the queue model does not compute the metric."""
     known = next((known for name, known in METRICS.items() if name == shown.metric), None)
     field = shown.simulated or (shown.field if known is None else known.figure)
-    values = getattr(found, field, None)
+    values = getattr(performance, field, None)
     if values is None:
         return None
     known = next((known for known in METRICS.values() if known.figure == field), None)

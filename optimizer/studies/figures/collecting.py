@@ -157,7 +157,6 @@ def _panels(
 
     Args:
         placed: the server.
-        ways: the batching settings.
         axis: the x axis.
         named: name of the x axis in the titles.
         chosen: line at the setting of the document.

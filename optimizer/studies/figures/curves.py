@@ -48,9 +48,9 @@ RARE = 1e-4
 def occupancy_figure(placed: Placed) -> Figure:
     """Return the figure of the stationary distribution of requests in a replica (eq. 10-12)."""
     placed.require_load()
-    found = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
+    performance = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
     states, probability = _occupancy(placed)
-    mean = float(found.in_service[0] + found.in_queue[0])
+    mean = float(performance.in_service[0] + performance.in_queue[0])
     inside = states <= placed.max_batch
     axis = XAxis("requests in the replica", states)
     curves = [
@@ -66,8 +66,8 @@ def occupancy_figure(placed: Placed) -> Figure:
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = (
         f"{placed.remark}; {quantity(rpm)} requests/min at each; batch limit {placed.max_batch:,}, "
-        f"{found.utilization[0]:.0%} in use; empty {float(found.p_empty[0]):.2%} of the time; "
-        f"{_lost(float(found.loss[0]))}"
+        f"{performance.utilization[0]:.0%} in use; empty {float(performance.p_empty[0]):.2%} of the time; "
+        f"{_lost(float(performance.loss[0]))}"
     )
     return placed.figure("Occupancy", note, [panel])
 
@@ -119,7 +119,9 @@ def latency_figure(placed: Placed) -> Figure:
     points = POINTS if placed.max_batch <= LARGE_BATCH else FEW_POINTS
     rate = np.linspace(*placed.rate_range_rps(), points)
     latencies = _latencies(placed)
-    found = placed.figures(np.full(points, placed.max_batch), rate, [measure for _, measure, _ in latencies])
+    figures = placed.figures(
+        np.full(points, placed.max_batch), rate, [measure for _, measure, _ in latencies]
+    )
     axis = placed.axis("load of one replica [requests/min]", rate * SECONDS_PER_MINUTE)
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
     guides = placed.load_guides()
@@ -131,7 +133,7 @@ def latency_figure(placed: Placed) -> Figure:
         "Latency against load",
         f"{placed.remark}; largest: the load up to which {bound}; the curves end at the stable load",
         [
-            panel(of_statistic(title, measure), f"{measure.label} [ms]", found[measure], target)
+            panel(of_statistic(title, measure), f"{measure.label} [ms]", figures[measure], target)
             for title, measure, target in latencies
         ],
     )
@@ -190,8 +192,8 @@ def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[Reference
 
     The measure is the one that the target limits, or else the mean.
     """
-    found = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
-    return [(title, measure, target_line(limit)) for title, (measure, limit) in found]
+    latencies = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
+    return [(title, measure, target_line(limit)) for title, (measure, limit) in latencies]
 
 
 def _view(values: FloatArray, target: tuple[ReferenceLine, ...]) -> float | None:

@@ -198,7 +198,6 @@ class XAxis(NamedTuple):
             title: title of the panel.
             y_label: name and unit of the y axis.
             curves: curves, or their y values by name.
-            guides: reference lines.
             ends: further settings of the panel.
         """
         if isinstance(curves, Mapping):

@@ -76,7 +76,6 @@ def make_figure(
     """Return a figure of a system.
 
     Args:
-        system: the system.
         kind: name of the figure, one of `FIGURES`.
         server: server, for a figure that shows one; optional if there is only one.
         accelerator: accelerator, for a figure that shows one server; default: the plan's, or all.
@@ -132,6 +131,6 @@ def _plan_figure(system: System, before: System | None, panels: tuple[str, ...],
     """Return a figure of a plan; if `before` is given, its plan is the running one before a load change."""
     if before is None:
         return plan_figure(PlannedSystem.of(system, solve(system, backend=backend)), None, panels)
-    found = compare(before, system, transition=True, backend=backend)
-    first = PlannedSystem.of(before, found.first.plan)
-    return plan_figure(PlannedSystem.of(system, found.second.plan), first, panels)
+    comparison = compare(before, system, transition=True, backend=backend)
+    first = PlannedSystem.of(before, comparison.first.plan)
+    return plan_figure(PlannedSystem.of(system, comparison.second.plan), first, panels)

@@ -203,11 +203,11 @@ class Placed:
         All shapes are (R,).
         """
         known = [measure for measure in measures if self.supports_measure(measure)]
-        found = {measure: np.zeros(len(rate_rps)) for measure in known}
+        figures = {measure: np.zeros(len(rate_rps)) for measure in known}
         for rows, _, performance in performances(self.arrays, self._rows(max_batch), rate_rps):
-            for measure, values in found.items():
+            for measure, values in figures.items():
                 values[rows] = performance.figure(measure)
-        return found
+        return figures
 
     def _rows(self, max_batch: IntArray) -> Pairs:
         pairs = self.pair.take(np.zeros(len(max_batch), np.int64))

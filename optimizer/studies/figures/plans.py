@@ -77,13 +77,13 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the load of each model and class as text; loads of servers with the same pair are added."""
     routed, streams = shown.overview.plan.routed_rpm, shown.system.streams
-    found = grouped((stream.key, stream.server) for stream in streams.values())
+    result = grouped((stream.key, stream.server) for stream in streams.values())
     rates = totals(
         (stream.key, routed[name][name] if name in routed else stream.server.current.load.arrival_rate_rpm)
         for name, stream in streams.items()
     )
     words, kinds = {}, shown.system.model_kinds()
-    for key, servers in found.items():
+    for key, servers in result.items():
         loads, rate = [server.current.load for server in servers], rates[key]
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
         tokens = f", {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
@@ -140,7 +140,7 @@ def _grids(
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the placement of each model and class as text, and the accelerator type of its largest pool."""
-    plan, system, found = shown.overview.plan, shown.system, {}
+    plan, system, placements = shown.overview.plan, shown.system, {}
     for key, cell in shown.cells.items():
         queues = [plan.group_of[name] for name in cell.loads if name in plan.group_of]
         lack = _lack(cell.servers)
@@ -159,8 +159,8 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
             text = "not served"
         largest = max((pool for pool, _ in pools), key=lambda pool: pool.num_replicas, default=None)
         on = "" if largest is None else system.accelerators[largest.accelerator].type
-        found[key] = text, on
-    return found
+        placements[key] = text, on
+    return placements
 
 
 def _lack(loads: Sequence[PlanLoad]) -> str:
@@ -292,7 +292,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     rows = _rows_of(shown, before)
     kinds = kinds_of(rows)
     # Metrics that most documents have targets for are always shown.
-    shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
+    shown_of = {item.metric: item for kind in kinds for item in kind.metrics}
     group_of = shown.overview.plan.group_of
     metrics = [
         name

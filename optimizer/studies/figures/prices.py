@@ -212,16 +212,16 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
     rows, replicas = np.concatenate(of_row), np.concatenate(count)
     pairs = Pairs.of(candidates.arrays, table.server[rows], table.accelerator[rows], np.concatenate(batch))
     measured = measure_pairs(candidates.arrays, pairs, float(servers.load_rps[0]) / replicas)
-    found = measured.performance
+    performance = measured.performance
     known = dict(zip(servers.targets.measures, measured.targets, strict=True))
     itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCY_TITLES)
     ways = _Configurations(
         table.accelerator[rows],
         table.cost_per_replica[rows] * replicas,
-        known.get(itl, found.itl_ms),
-        known.get(ttft, found.ttft_ms),
+        known.get(itl, performance.itl_ms),
+        known.get(ttft, performance.ttft_ms),
     )
-    return ways.take(found.loss <= np.maximum(table.loss[rows], LOST))
+    return ways.take(performance.loss <= np.maximum(table.loss[rows], LOST))
 
 
 def _counts(replicas: int) -> IntArray:

@@ -58,11 +58,11 @@ def distribution_figure(placed: Placed) -> Figure:
 def batch_distribution_figure(placed: Placed) -> Figure:
     """Return the figure of a batch server's latency distribution, exact and simulated."""
     run = _steady_run(placed)
-    found = placed.batch_servers().row_at(0, placed.rate_rps)
+    row = placed.batch_servers().row_at(0, placed.rate_rps)
     values = run.e2e_ms[counted_rows(run)]
     simulated = np.quantile(values[~np.isnan(values)], SHARES)
     times_ms = np.linspace(simulated[0], simulated[-1], BATCH_POINTS)
-    within = np.array([1 - found.late_share(limit) for limit in times_ms.tolist()])
+    within = np.array([1 - row.late_share(limit) for limit in times_ms.tolist()])
     curves = {"closed form": (times_ms, within), "simulated": (simulated, SHARES)}
     return _distribution(placed, [_share_panel(placed, "e2e", ("Latency", "latency [ms]"), curves)])
 
@@ -129,7 +129,6 @@ def _share_panel(
 
     Args:
         placed: the server.
-        metric: the latency.
         titles: title of the panel, and name of the latency.
         curves: latencies [ms] and fractions of each curve, by name.
         median: median of the latency [ms]; the axis is logarithmic if values exceed it by far; 0 if unknown.
@@ -175,8 +174,8 @@ def _against_load(
         stable_rps: the maximum stable load [requests/s].
         shown: the latency, its title, and its distribution in each run, which is None without a steady state.
     """
-    metric, title, found = shown
-    if all(one is None for one in found):
+    metric, title, against_load = shown
+    if all(one is None for one in against_load):
         return None
     measures = [TargetMeasure(metric), *(TargetMeasure(metric, float(percent)) for percent in PERCENTILES)]
     known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
@@ -186,7 +185,7 @@ def _against_load(
     )
     curves = [axis.curve(measure.statistic, values) for measure, values in known.items()]
     simulated = {
-        measure: np.array([_value(one, measure) for one in found])
+        measure: np.array([_value(one, measure) for one in against_load])
         for measure in (TargetMeasure(metric), TargetMeasure(metric, 95.0))
     }
     dots = [runs.curve(f"{measure.statistic}, simulated", y, "points") for measure, y in simulated.items()]
@@ -201,17 +200,19 @@ def _against_load(
     return axis.panel(title, label, (*dots, *curves), (*levels, *placed.load_guides()), y_most=y_most)
 
 
-def _value(found: Distribution | None, measure: TargetMeasure) -> float:
-    if found is None:
+def _value(distribution: Distribution | None, measure: TargetMeasure) -> float:
+    if distribution is None:
         return np.nan
-    return (found.mean if measure.percentile is None else found.percentiles[int(measure.percentile)]).value
+    return (
+        distribution.mean if measure.percentile is None else distribution.percentiles[int(measure.percentile)]
+    ).value
 
 
 def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Distribution | None]:
     """Return a latency's distribution in each run; None without a steady state or without such requests."""
     summaries = [summarise([run]) for run in runs]
-    found = [getattr(one, metric) if one.overload is None else None for one in summaries]
-    return [None if one is None or np.isnan(one.mean.value) else one for one in found]
+    distributions = [getattr(one, metric) if one.overload is None else None for one in summaries]
+    return [None if one is None or np.isnan(one.mean.value) else one for one in distributions]
 
 
 def _run(placed: Placed, rate_rps: float) -> SimulatedRun:

@@ -79,10 +79,10 @@ def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[O
             break
         taken = best.taken
         plans = chained([with_reservations(hour.system, taken) for hour in hours])
-        found = _reserved(hours, offers, plans)
-        if not found.beats(best):
+        reserved = _reserved(hours, offers, plans)
+        if not reserved.beats(best):
             break
-        best = found
+        best = reserved
     return first, best
 
 
@@ -136,13 +136,13 @@ def _bound(plan: Plan) -> float | None:
 def _reservations(chosen: Outcome, offers: Offers) -> tuple[Reservation, ...]:
     hours, system = chosen.hours, chosen.hours[0].system
     used = [used_by(plan, system) for plan in chosen.plans]
-    total, found = sum(hour.hours for hour in hours), []
+    total, reservations = sum(hour.hours for hour in hours), []
     for name, tiers in offers.by_accelerator.items():
         before = 0
         for tier, units in zip(tiers, chosen.taken[name], strict=True):
             there = [min(max(each[name] - before, 0), units) for each in used]
             busy = sum(n * hour.hours for n, hour in zip(there, hours, strict=True))
-            found.append(
+            reservations.append(
                 Reservation(
                     accelerator=name,
                     cost_cents_per_h=tier.cost_cents_per_h,
@@ -153,7 +153,7 @@ def _reservations(chosen: Outcome, offers: Offers) -> tuple[Reservation, ...]:
                 )
             )
             before += units
-    return tuple(found)
+    return tuple(reservations)
 
 
 def _hour_plan(chosen: Outcome, h: int) -> HourPlan:

@@ -9,37 +9,42 @@ from optimizer.studies.horizon.horizon_document import Horizon
 from optimizer.units import SECONDS_PER_HOUR
 
 
-def horizon_figure(found: Horizon) -> Figure:
+def horizon_figure(horizon: Horizon) -> Figure:
     """Return the figure of reserved and rented accelerators and the load over the hours."""
-    unit, reserved = cost_unit(found.currency), sum(item.reserved * item.cards for item in found.reservations)
-    gap = "" if found.gap is None else f"; with transitions at most {percent(found.gap)} above the optimum"
+    unit, reserved = (
+        cost_unit(horizon.currency),
+        sum(item.reserved * item.cards for item in horizon.reservations),
+    )
+    gap = (
+        "" if horizon.gap is None else f"; with transitions at most {percent(horizon.gap)} above the optimum"
+    )
     note = f"{counted(reserved, 'card')} reserved{gap}"
     means = [
-        level(item.name, in_cost_unit(item.total_cost / found.hours, found.currency))
-        for item in found.policies[1:]
+        level(item.name, in_cost_unit(item.total_cost / horizon.hours, horizon.currency))
+        for item in horizon.policies[1:]
     ]
-    load, served = [hour.load_rpm for hour in found.plans], [hour.served_rpm for hour in found.plans]
+    load, served = [hour.load_rpm for hour in horizon.plans], [hour.served_rpm for hour in horizon.plans]
     loads = {"load": load} if served == load else {"load": load, "served": served}
-    used = {"in use": _cards(found, "rented", "reserved"), "rented": _cards(found, "rented")}
+    used = {"in use": _cards(horizon, "rented", "reserved"), "rented": _cards(horizon, "rented")}
     used |= {"reserved": [reserved] * len(load)} if reserved else {}
-    cost = [in_cost_unit(hour.cost_cents_per_h, found.currency) for hour in found.plans]
+    cost = [in_cost_unit(hour.cost_cents_per_h, horizon.currency) for hour in horizon.plans]
     title = "Cost without transitions; lines: means of the other policies"
     panels = (
-        _panel(found, "Load", "requests/min", loads),
-        _panel(found, "Cards in use", "cards", used),
-        _panel(found, title, f"cost [{unit}]", {"reserve and rent": cost}, means),
+        _panel(horizon, "Load", "requests/min", loads),
+        _panel(horizon, "Cards in use", "cards", used),
+        _panel(horizon, title, f"cost [{unit}]", {"reserve and rent": cost}, means),
     )
-    return Figure(title=f"Plan of {counted(found.hours, 'hour')}", note=note, panels=panels)
+    return Figure(title=f"Plan of {counted(horizon.hours, 'hour')}", note=note, panels=panels)
 
 
-def _cards(found: Horizon, *fields: str) -> list[int]:
+def _cards(horizon: Horizon, *fields: str) -> list[int]:
     """Return the cards in use in each interval, summed over fields of `HourlyUse`."""
-    uses = [hour.use for hour in found.plans]
+    uses = [hour.use for hour in horizon.plans]
     return [sum(getattr(each, name) * each.cards for each in use for name in fields) for use in uses]
 
 
 def _panel(
-    found: Horizon,
+    horizon: Horizon,
     title: str,
     label: str,
     values: Mapping[str, Sequence[float]],
@@ -48,14 +53,12 @@ def _panel(
     """Return a panel of values that are constant within each interval; rented cards are drawn as an area.
 
     Args:
-        found: the horizon.
         title: title of the panel.
         label: name and unit of the y axis.
         values: values of the intervals, by name of the curve.
-        guides: reference lines.
     """
-    first, x = found.plans[0].time_s, list[float]()
-    for hour in found.plans:
+    first, x = horizon.plans[0].time_s, list[float]()
+    for hour in horizon.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR
         x += [begin, begin + hour.hours]
     axis = XAxis("time [h]", x)

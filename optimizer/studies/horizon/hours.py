@@ -39,13 +39,13 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
     """
     times = [step.time_s for step in steps]
     lengths = [after - before for before, after in pairwise(times)]
-    found = []
+    hours = []
     for step, length in zip(steps, [*lengths, lengths[-1]], strict=True):
         system = with_step(system, step)
         passed_h = (step.time_s - times[0]) / SECONDS_PER_HOUR
         system = system.with_items(*without_past_deadlines(system.spec.servers, passed_h))
-        found.append(Hour(step.time_s, length / SECONDS_PER_HOUR, system))
-    return tuple(found)
+        hours.append(Hour(step.time_s, length / SECONDS_PER_HOUR, system))
+    return tuple(hours)
 
 
 def peak_of(hours: Sequence[Hour]) -> System:

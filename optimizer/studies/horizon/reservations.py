@@ -92,8 +92,6 @@ def best_reservations(
     For each tier, the number with the minimum cost is chosen, the smallest one if several cost the same.
 
     Args:
-        system: the system.
-        offers: the offers.
         used: accelerators of each name used in each interval.
         hours: length of each interval [h].
     """

@@ -36,11 +36,11 @@ class Pods:
 
     def seen(self, now_s: float) -> dict[str, dict[str, ReplicaStatus]]:
         """Return the existing replicas at a time, by server and accelerator."""
-        found: dict[str, dict[str, ReplicaStatus]] = {}
+        seen: dict[str, dict[str, ReplicaStatus]] = {}
         for (server, accelerator), times in self.ready_at_s.items():
             ready = sum(time_s <= now_s for time_s in times)
-            found.setdefault(server, {})[accelerator] = ReplicaStatus(ready, len(times) - ready)
-        return found
+            seen.setdefault(server, {})[accelerator] = ReplicaStatus(ready, len(times) - ready)
+        return seen
 
     def ready(self, now_s: float) -> dict[Place, int]:
         """Return the number of ready replicas at a time, by place."""

@@ -51,7 +51,6 @@ def replay(
 
     Args:
         system: the fleet; a server without a reported load keeps its last one, or the document's.
-        steps: the loads.
         variants: rules by display name.
         startup_s: start-up time of a replica or a shared card [s].
     """
@@ -197,13 +196,13 @@ class _PolicyReplay:
         changed = []
         for owner in planned_loads(self.system):
             counted = [
-                (found, step.time_s - before.time_s)
+                (reported, step.time_s - before.time_s)
                 for before, step in pairwise(self.steps)
-                if (found := step.reported(owner)) is not None
+                if (reported := step.reported(owner)) is not None
             ]
             if counted:
                 total_s = sum(span_s for _, span_s in counted)
-                mean = sum(rate_rpm(found) * span_s for found, span_s in counted) / total_s
+                mean = sum(rate_rpm(reported) * span_s for reported, span_s in counted) / total_s
                 changed.append(_with_mean(owner, counted[-1][0], mean))
         return self.system.with_planned(
             {item.name: item for item in changed if isinstance(item, Server)},

@@ -12,16 +12,16 @@ MAX_POINTS = 1_500
 """Maximum number of times shown in a curve; longer curves are thinned evenly."""
 
 
-def replay_figure(found: Replay) -> Figure:
+def replay_figure(replay: Replay) -> Figure:
     """Return the figure of the fleet over time, with one curve per policy."""
-    ways = [item for item in found.variants if item.rules is not None]
-    constant = [item for item in found.variants if item.rules is None]
-    unit = cost_unit(found.currency)
+    ways = [item for item in replay.variants if item.rules is not None]
+    constant = [item for item in replay.variants if item.rules is None]
+    unit = cost_unit(replay.currency)
     note = "; ".join(
         f"{item.name}: {item.changes_per_h:,.2f} changes/h, "
-        f"{in_cost_unit(item.cost, found.currency):,.0f} {unit.removesuffix('/h')}, "
+        f"{in_cost_unit(item.cost, replay.currency):,.0f} {unit.removesuffix('/h')}, "
         f"{percent(item.missed / item.offered if item.offered else 0.0)} missed"
-        for item in found.variants
+        for item in replay.variants
     )
     axis = XAxis("time [min]", ())
     load = _curve("load", ways[0], lambda point: point.load_rpm)
@@ -30,16 +30,16 @@ def replay_figure(found: Replay) -> Figure:
         for value in (
             lambda point: point.desired,
             lambda point: point.capacity_rpm,
-            lambda point: in_cost_unit(point.cost_per_h, found.currency),
+            lambda point: in_cost_unit(point.cost_per_h, replay.currency),
         )
     )
-    means = [level(item.name, in_cost_unit(item.cost / found.hours, found.currency)) for item in constant]
+    means = [level(item.name, in_cost_unit(item.cost / replay.hours, replay.currency)) for item in constant]
     panels = (
         axis.panel("Replicas desired", "replicas", desired),
         axis.panel("Load and capacity of ready replicas", "requests/min", [load, *capacity]),
         axis.panel("Cost of what is there", f"cost [{unit}]", cost, means),
     )
-    return Figure(title=f"Replay of {counted(found.hours, 'hour')}", note=note, panels=panels)
+    return Figure(title=f"Replay of {counted(replay.hours, 'hour')}", note=note, panels=panels)
 
 
 def _curve(name: str, item: ReplayPolicy, value: Callable[[ReplayStep], float]) -> Series:

@@ -19,7 +19,6 @@ def simulate_pools(
 
     Args:
         system: the planned system.
-        plan: its plan.
         effort: extent of the simulation.
         progress: called at the start, and after each finished pool.
 

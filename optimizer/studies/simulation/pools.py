@@ -160,10 +160,10 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
             )
     groups = plan.groups
     alone = [(name, pool) for name, pool in loaded if name not in groups]
-    found = predictions(system, alone)
+    result = predictions(system, alone)
     runs = [
         replace(_pool_run(system, name, pool, prediction), offline=offline_run(system, plan, name, pool))
-        for (name, pool), prediction in zip(alone, found, strict=True)
+        for (name, pool), prediction in zip(alone, result, strict=True)
     ]
     shared = [(name, pool) for name, pool in loaded if name in groups]
     runs += [run for name, pool in shared for run in _member_runs(system, plan, name, pool)]
@@ -259,15 +259,15 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     ]
     summary = summarise(runs)
     within_all, kind = _share(runs, run.request_limits), kind_of_pool(run.pool)
-    found: dict[str, Any] = {
+    shares: dict[str, Any] = {
         f"within_{metric}": _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()
     }
-    found |= {
+    shares |= {
         metric: _latency(getattr(summary, metric), mean, run.prediction.percentiles.get(metric))
         for metric, mean in run.means.items()
         if summary.overload is None
     }
-    found |= {kind.simulated_mark: True} if kind.simulated_mark else {}
+    shares |= {kind.simulated_mark: True} if kind.simulated_mark else {}
     return SimulatedPool(
         server=run.server,
         accelerator=run.pool.accelerator,
@@ -283,7 +283,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
             for shown in kind.metrics
             if shown.simulated
         },
-        **found,
+        **shares,
         throughput_rps=_interval(summary.throughput_rps),
         loss=_interval(summary.loss),
         preemptions=summary.preemptions,
@@ -311,8 +311,8 @@ def simulated_runs(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
         return run_replica(run.load, run.replica, effort, run.stream)
     streams = run.load.streams
     longer = replace(effort, requests=effort.requests * len(streams))
-    found = run_replica(run.load, run.replica, longer, run.stream)
-    return runs_of(found, streams[run.place], run.place, run.server)
+    replica = run_replica(run.load, run.replica, longer, run.stream)
+    return runs_of(replica, streams[run.place], run.place, run.server)
 
 
 def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> ConfidenceInterval:
@@ -335,7 +335,7 @@ def _check(
     """Compare a target with the simulation; without a steady state, no latency target is met."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
     predicted |= {known.label: value for known, value in run.prediction.shapes.items()}
-    found = _interval(_figure(runs, run, summary, measure))
+    interval = _interval(_figure(runs, run, summary, measure))
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
         target=measure.label,
@@ -343,20 +343,20 @@ def _check(
         predicted=predicted.get(
             measure.label, run.pool.loss if measure == LOSS else run.means.get(measure.metric)
         ),
-        simulated=found,
-        met=steady and (np.isnan(found.value) or bool(meets_target(found.value, limit))),
-        verdict=_verdict(found, limit) if steady else "missed",
+        simulated=interval,
+        met=steady and (np.isnan(interval.value) or bool(meets_target(interval.value, limit))),
+        verdict=_verdict(interval, limit) if steady else "missed",
     )
 
 
-def _verdict(found: ConfidenceInterval, limit: float) -> Verdict:
+def _verdict(confidence_interval: ConfidenceInterval, limit: float) -> Verdict:
     """Return the verdict on a limit, given a confidence interval; a metric without requests counts as met."""
-    if np.isnan(found.value):
+    if np.isnan(confidence_interval.value):
         return "held"
-    width = found.half_width or 0.0
-    if meets_target(found.value + width, limit):
+    width = confidence_interval.half_width or 0.0
+    if meets_target(confidence_interval.value + width, limit):
         return "held"
-    return "close" if meets_target(found.value - width, limit) else "missed"
+    return "close" if meets_target(confidence_interval.value - width, limit) else "missed"
 
 
 def _figure(
@@ -375,8 +375,8 @@ def _figure(
             return latency_mean(runs, name)
     if measure.percentile is not None:
         return latency_percentile(runs, name, measure.percentile)
-    found: Distribution = getattr(summary, measure.metric)
-    return found.mean
+    figure: Distribution = getattr(summary, measure.metric)
+    return figure.mean
 
 
 def _shapes(runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary) -> Iterator[SimulatedShape]:
@@ -438,6 +438,8 @@ def _latency(
     )
 
 
-def _interval(found: IntervalEstimate) -> ConfidenceInterval:
-    known = np.isfinite(found.half_width)
-    return ConfidenceInterval(value=found.value, half_width=found.half_width if known else None)
+def _interval(interval_estimate: IntervalEstimate) -> ConfidenceInterval:
+    known = np.isfinite(interval_estimate.half_width)
+    return ConfidenceInterval(
+        value=interval_estimate.value, half_width=interval_estimate.half_width if known else None
+    )

@@ -63,9 +63,9 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
     pairs, rate_rps = pool_pairs(arrays, [(name, pool)])
     for _, some in parts(arrays, pairs):
         classes = ClassRows.of(arrays, some)
-        found = classes.analyze(rate_rps)
+        performance = classes.analyze(rate_rps)
         names = (arrays.servers.members.names[member] for member in classes.member.tolist())
-        yield from zip(names, _predictions(found, classes.delay_ms), strict=True)
+        yield from zip(names, _predictions(performance, classes.delay_ms), strict=True)
 
 
 def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Prediction]:
@@ -80,8 +80,8 @@ def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Pre
         yield Prediction(e2e_ms=float(e2e_ms[row]), percentiles=own)
 
 
-def _later(found: Percentiles | None, offset_ms: float) -> Percentiles | None:
+def _later(percentiles: Percentiles | None, offset_ms: float) -> Percentiles | None:
     """Return percentiles increased by an offset [ms]; None if there are none."""
-    if found is None or not offset_ms:
-        return found
-    return Percentiles(**{name: value + offset_ms for name, value in found})
+    if percentiles is None or not offset_ms:
+        return percentiles
+    return Percentiles(**{name: value + offset_ms for name, value in percentiles})

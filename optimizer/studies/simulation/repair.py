@@ -159,7 +159,7 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
     return steps / (steps + smallest_integer(holds, below, above))
 
 
-def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> PoolDerating:
+def _repair(run: PoolRun, share: float, factor: float, simulated_pool: SimulatedPool) -> PoolDerating:
     before, pool = run.pool.num_replicas, run.pool
     after = math.ceil(before / share * (1 - 1e-9)) if share > 0 else None
     return PoolDerating(
@@ -170,8 +170,8 @@ def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> 
         replicas_after=after,
         cost_before_cents_per_h=pool.cost_cents_per_h,
         cost_after_cents_per_h=None if after is None else pool.cost_cents_per_h / before * after,
-        overload=found.overload,
-        missed=found.beyond,
+        overload=simulated_pool.overload,
+        missed=simulated_pool.beyond,
     )
 
 

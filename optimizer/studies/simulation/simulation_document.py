@@ -167,8 +167,8 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
 
     def figure(self, metric: str) -> SimulatedLatency | SimulatedFigure | None:
         """Return a latency, or a metric of the pool's kind, by name; None if the pool does not have it."""
-        found: SimulatedLatency | None = getattr(self, metric, None)
-        return self.own.get(metric, found)
+        simulated_latency: SimulatedLatency | None = getattr(self, metric, None)
+        return self.own.get(metric, simulated_latency)
 
     @property
     def verdict(self) -> Verdict:

@@ -33,9 +33,9 @@ def blocking_limits(solved: Solved) -> tuple[SweepBinding, ...]:
             rows = rows[problem.value[rows] < values[s] - ROUNDING * max(1.0, abs(values[s]))]
         elif not len(rows):
             stranded += 1
-        found = dearer if full[s] else unserved
+        blocked = dearer if full[s] else unserved
         for row in _blocking(problem, replicas, left, s, rows):
-            found[problem.limits.items[row].key].add(s)
+            blocked[problem.limits.items[row].key].add(s)
     binds = [
         SweepBinding(limit=key[0], item=key[1], unserved=len(unserved[key]), dearer=len(dearer[key]))
         for key in dict.fromkeys(problem.limits.keys)
@@ -55,7 +55,6 @@ def _blocking(
         problem: the planning problem.
         replicas: replicas of each candidate in the plan, shape (C,).
         left: unused amount of each limited item, shape (R,).
-        server: the server.
         rows: the candidates.
     """
     limits = problem.limits

@@ -80,9 +80,9 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
     for step in steps:
         peaks = days.setdefault(int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(planned), np.nan))
         for s, owner in enumerate(planned):
-            found = step.reported(owner)
-            if found is not None:
-                peaks[s] = np.fmax(peaks[s], rate_rpm(found))
+            result = step.reported(owner)
+            if result is not None:
+                peaks[s] = np.fmax(peaks[s], rate_rpm(result))
     every = np.array([np.where(np.isnan(peaks), _loads_rpm(system), peaks) for peaks in days.values()])
     drawn: FloatArray = every[np.random.default_rng(seed).integers(len(every), size=samples)]
     return drawn
@@ -193,8 +193,10 @@ def _planned(
 ) -> list[FleetPlan]:
     """Return the plan for each vector of loads [requests/min]; finished plans are not solved again."""
     keys = [f"loads {digest_of(repr(loads))}" for loads in loads_rpm]
-    found = answered(partial(_plans, system), dict(zip(keys, loads_rpm, strict=True)), FleetPlan, done, tell)
-    by_key = dict(zip(dict.fromkeys(keys), found, strict=True))
+    planned = answered(
+        partial(_plans, system), dict(zip(keys, loads_rpm, strict=True)), FleetPlan, done, tell
+    )
+    by_key = dict(zip(dict.fromkeys(keys), planned, strict=True))
     return [by_key[key] for key in keys]
 
 

@@ -67,10 +67,10 @@ def read_variations(system: System, texts: Sequence[str]) -> tuple[Variation, ..
 
 
 def _variation(system: System, text: str, *, alone: bool) -> Variation:
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise SpecError(f"vary {text!r}: not a variation; {_EXAMPLE}")
-    parameter, item, values = found[1], found[2] or "", found[3]
+    parameter, item, values = match[1], match[2] or "", match[3]
     known_name(parameter, QUANTITIES, "parameter")
     name, change = f"{parameter}:{item}" if item else parameter, SystemChange(parameter, item)
     try:
@@ -85,15 +85,15 @@ def _variation(system: System, text: str, *, alone: bool) -> Variation:
 
 def _values(system: System, known: Changeable, text: str, *, alone: bool) -> tuple[tuple[float, ...], bool]:
     """Parse the values of a variation, and return whether they are the ends of a range of integers."""
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         return tuple(sorted({known.read(system, part) for part in text.split(",")})), False
-    first, last = (known.read(system, part) for part in found.groups()[:2])
+    first, last = (known.read(system, part) for part in match.groups()[:2])
     if first >= last:
         raise SpecError(f"{text} is empty; the first number must be below the last")
-    if known.monotone and known.whole and alone and found[3] is None:
+    if known.monotone and known.whole and alone and match[3] is None:
         return (first, last), True
-    points = int(found[3] or (POINTS if alone else POINTS_OF_A_MAP))
+    points = int(match[3] or (POINTS if alone else POINTS_OF_A_MAP))
     if points < 2:
         raise SpecError(f"a range has at least 2 points, not {points}")
     if points > MAX_POINTS:

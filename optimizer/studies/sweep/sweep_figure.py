@@ -12,23 +12,23 @@ MAX_COLUMNS, MAX_ROWS = 9, 21
 """Maximum numbers of columns and rows of a map; larger maps are thinned evenly."""
 
 
-def sweep_figure(found: Sweep) -> Figure:
+def sweep_figure(sweep: Sweep) -> Figure:
     """Return the figure of a sweep over one or two parameters, and of its sampled days."""
     panels: list[CurvePanel | GridPanel] = []
     note = ""
-    if len(found.axes) == 1:
-        panels += _curves(found)
-    elif len(found.axes) == 2:
-        panels.append(_map(found))
+    if len(sweep.axes) == 1:
+        panels += _curves(sweep)
+    elif len(sweep.axes) == 2:
+        panels.append(_map(sweep))
         note = (
             "colour: the accelerator type that keeps most servers from service, or from a cheaper candidate"
         )
-    elif found.axes:
+    elif sweep.axes:
         note = "A picture shows one or two parameters; the table and the JSON have all."
-    if found.days is not None:
-        panels.append(_days_panel(found, found.days))
-    names = ", ".join(axis.parameter for axis in found.axes) or "days"
-    types = found.points[0].units if found.points else ()
+    if sweep.days is not None:
+        panels.append(_days_panel(sweep, sweep.days))
+    names = ", ".join(axis.parameter for axis in sweep.axes) or "days"
+    types = sweep.points[0].units if sweep.points else ()
     return Figure(
         title=f"Plans over {names}",
         note=note,
@@ -43,15 +43,15 @@ def axis_label(axis: Axis, currency: str | None) -> str:
     return f"{axis.parameter} [{axis.unit_in(currency)}]" if axis.unit else factor
 
 
-def _curves(found: Sweep) -> list[CurvePanel]:
+def _curves(sweep: Sweep) -> list[CurvePanel]:
     ends = [
         (point, end)
-        for point in found.points
+        for point in sweep.points
         for end in dict.fromkeys([point.values[0], point.until or point.values[0]])
     ]
-    parameter, unit = found.axes[0], cost_unit(found.currency)
-    values = [parameter.value_in(end, found.currency) for _, end in ends]
-    axis = XAxis(axis_label(parameter, found.currency), values)
+    parameter, unit = sweep.axes[0], cost_unit(sweep.currency)
+    values = [parameter.value_in(end, sweep.currency) for _, end in ends]
+    axis = XAxis(axis_label(parameter, sweep.currency), values)
 
     points = [point for point, _ in ends]
     served = {
@@ -59,12 +59,12 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         for place, item in enumerate(points[0].served)
     }
     binding = sorted({(bind.limit, bind.item) for point in points for bind in point.binds if bind.item})
-    cost = {"cost": [in_cost_unit(point.total_cost_cents_per_h, found.currency) for point in points]}
+    cost = {"cost": [in_cost_unit(point.total_cost_cents_per_h, sweep.currency) for point in points]}
     panels = [
         axis.panel("Cost of the plan", f"cost [{unit}]", cost),
         axis.panel("Served share of the load", "served [%]", served),
     ]
-    if found.requires_reserve:
+    if sweep.requires_reserve:
         lacking = {"lack their reserve": [len(point.lacks_reserve) for point in points]}
         panels.append(axis.panel("Servers that lack their reserve", "servers", lacking))
     if binding:
@@ -85,19 +85,19 @@ def _held(point: SweepPoint, limit: str, item: str) -> int:
     return sum(bind.unserved + bind.dearer for bind in mine)
 
 
-def _map(found: Sweep) -> GridPanel:
+def _map(sweep: Sweep) -> GridPanel:
     """Return the map of plans over two parameters: the first in columns, the second in rows."""
     columns, rows = (
-        _thinned(axis.values, most) for axis, most in zip(found.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
+        _thinned(axis.values, most) for axis, most in zip(sweep.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
     )
-    by_values = {point.values: point for point in found.points}
-    type_names = tuple(item.type for item in found.points[0].units)
-    across, down = (axis_label(axis, found.currency) for axis in found.axes)
+    by_values = {point.values: point for point in sweep.points}
+    type_names = tuple(item.type for item in sweep.points[0].units)
+    across, down = (axis_label(axis, sweep.currency) for axis in sweep.axes)
     return GridPanel(
-        title=f"Cost [{cost_unit(found.currency)}]; {across} across, {down} down",
-        columns=tuple(precise(found.axes[0].value_in(x, found.currency)) for x in columns),
-        rows=tuple(precise(found.axes[1].value_in(y, found.currency)) for y in rows),
-        cells=tuple(tuple(_cell(by_values[x, y], found.currency) for x in columns) for y in rows),
+        title=f"Cost [{cost_unit(sweep.currency)}]; {across} across, {down} down",
+        columns=tuple(precise(sweep.axes[0].value_in(x, sweep.currency)) for x in columns),
+        rows=tuple(precise(sweep.axes[1].value_in(y, sweep.currency)) for y in rows),
+        cells=tuple(tuple(_cell(by_values[x, y], sweep.currency) for x in columns) for y in rows),
         groups=type_names,
     )
 
@@ -119,18 +119,18 @@ def _thinned(values: tuple[float, ...], most: int) -> tuple[float, ...]:
     return values[:: -(-len(values) // most)]
 
 
-def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
+def _days_panel(sweep: Sweep, days: SampledDays) -> CurvePanel:
     costs: dict[str, list[float | None]] = {
         "one fleet": [item.total_cost_cents_per_h for item in days.fleets],
         "replanned every day": [item.replanned_cents_per_h for item in days.fleets],
     }
     shown = {
-        name: [None if cost is None else in_cost_unit(cost, found.currency) for cost in mine]
+        name: [None if cost is None else in_cost_unit(cost, sweep.currency) for cost in mine]
         for name, mine in costs.items()
         if name != "one fleet" or any(cost is not None for cost in mine)
     }
     axis = XAxis("days [%]", [100 * item.days_share for item in days.fleets])
-    title, unit = "Cost of one fleet that is safe on a share of days", cost_unit(found.currency)
+    title, unit = "Cost of one fleet that is safe on a share of days", cost_unit(sweep.currency)
     return axis.panel(title, f"cost [{unit}]", shown)
 
 

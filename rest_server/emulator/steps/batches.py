@@ -96,14 +96,14 @@ class Batches(RouterStep):
             batch.task = asyncio.create_task(self._run(batch))
             return 200, batch.shown()
         name, _, verb = path.partition("/")
-        found = self._batches.get(name)
-        if found is None or verb not in {"", "cancel"}:
+        control = self._batches.get(name)
+        if control is None or verb not in {"", "cancel"}:
             raise BadRequest(f"no batch {path!r}; GET {self.prefix} lists them", 404)
-        if verb and body is not None and found.task is not None and found.status == "in_progress":
-            found.task.cancel()
+        if verb and body is not None and control.task is not None and control.status == "in_progress":
+            control.task.cancel()
             with suppress(asyncio.CancelledError):
-                await found.task
-        return 200, found.shown()
+                await control.task
+        return 200, control.shown()
 
     def metrics(self) -> list[str]:
         """Return metrics of the requests of all batches, as lines of Prometheus' text format."""

@@ -48,10 +48,10 @@ class Gateway(RouterStep):
         lines += family(f"{PREFIX}_flow_control_queue_size", "gauge", text, waiting)
         for place, (direction, part) in enumerate((("input", "prompts"), ("output", "answers"))):
             text = f"Tokens of the {part} of complete requests."
-            found = [self._tokens[model][place].family(f"{PREFIX}_request_{direction}_tokens", text, label)
+            families = [self._tokens[model][place].family(f"{PREFIX}_request_{direction}_tokens", text, label)
                      for model, label in known.items()]  # fmt: skip
             # The description of a metric must come once, before all its samples.
-            lines += found[0][:2] + [line for one in found for line in one[2:]] if found else []
+            lines += families[0][:2] + [line for one in families for line in one[2:]] if families else []
         return lines
 
 

@@ -126,14 +126,14 @@ class JobQueue(RouterStep):
         """Lease the oldest waiting jobs to a worker, and return them."""
         seconds = number_of(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S)
         count = int(number_of(body, "count", 1, 1, MAX_LEASED))
-        found: list[dict[str, Any]] = []
-        while self._waiting and len(found) < count:
+        lease: list[dict[str, Any]] = []
+        while self._waiting and len(lease) < count:
             job = self._waiting.popleft()
             job.state, job.worker, job.lease = "leased", str(body.get("worker") or ""), uuid.uuid4().hex
             job.attempts += 1
             self._prolong(job, seconds)
-            found.append({"id": job.id, "lease": job.lease, "input": job.input, "attempt": job.attempts})
-        return found
+            lease.append({"id": job.id, "lease": job.lease, "input": job.input, "attempt": job.attempts})
+        return lease
 
     def _renew(self, job: QueuedJob, body: Mapping[str, Any]) -> None:
         self._prolong(job, number_of(body, "seconds", LEASE_S, 0.001, MAX_LEASE_S))

@@ -72,11 +72,11 @@ class Routes(RouterStep):
         kinds = self._kinds[route]
         if not name:
             return self._rng.choices(kinds, [flow.rate_rpm for _, flow in kinds])[0]
-        found = next((pair for pair in kinds if pair[0].name == name), None)
-        if found is None:
+        routed_kinds = next((pair for pair in kinds if pair[0].name == name), None)
+        if routed_kinds is None:
             known = ", ".join(kind.name for kind, _ in kinds)
             raise BadRequest(f"{KIND_HEADER.decode()}: {name!r} is no kind of route {route!r}; use {known}")
-        return found
+        return routed_kinds
 
 
 async def _discard(message: Any) -> None:

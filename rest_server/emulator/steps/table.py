@@ -23,8 +23,6 @@ def steps_of(
 
     Args:
         system: the planned system.
-        plan: its plan.
-        settings: settings of the fleet.
         backends: replicas of the fleet; the sequence can change later.
     """
     queues = SharedQueues(system, plan, settings, backends)

@@ -175,13 +175,13 @@ class Versions(RouterStep):
 
 
 def _shown(split: _Split) -> dict[str, Any]:
-    found: dict[str, Any] = {"weights": split.weights, "requests": split.counts, "errors": split.errors}
+    shown: dict[str, Any] = {"weights": split.weights, "requests": split.counts, "errors": split.errors}
     rollout = split.rollout
     if rollout is not None:
-        found["rollout"] = {
+        shown["rollout"] = {
             "to": rollout.to, "state": rollout.state, "requests": rollout.requests, "errors": rollout.errors,
         }  # fmt: skip
-    return found
+    return shown
 
 
 def _asked(split: _Split, body: Mapping[str, Any]) -> _Rollout:
