@@ -117,6 +117,7 @@ class MemberArrays:
         rows = np.flatnonzero(members != ALL_MEMBERS)
         for row in rows.tolist():
             mine = self.server == server[row]
+            # Bit `place` of the mask is 1 if the row serves the member.
             left_out = mine & (members[row] >> self.place & 1 == 0)
             missing[row] = amount[left_out].sum()
         return missing
@@ -236,8 +237,10 @@ def tabulate_as_served(
             their name on both levels.
     """
     servers = system.as_served(served_rpm)
+    # Nothing is shared, so nothing differs from the planned loads.
     if servers is system.servers:
         return arrays
+    # The chosen settings, such as windows, stay those of the candidates.
     tabulated = tabulate(replace(system, servers=servers))
     return replace(tabulated, servers=replace(tabulated.servers, own=arrays.servers.own))
 
@@ -298,6 +301,7 @@ def _with_estimates(
     servers, names = list(system.servers.values()), list(system.accelerators)
     for s, a in np.argwhere((profile_of >= 0) & is_estimated[profile_of]):
         result = requested_profile(system, servers[s], names[a])  # equal estimates are the same object
+        # The result is kept with its row, so that its identity is not reused.
         row, _ = rows.setdefault(id(result), (len(profiles), result))
         if row == len(profiles):
             profiles.append(result.profile)
@@ -329,6 +333,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
     loads, load_rps = [replica_load(server) for server in servers], server_loads_rps(system)
     targets = _targets_of(system)
+    # Targets of servers and members share one table of measures, so their columns agree.
     every, members = _member_arrays(system, targets)
 
     def integers(values: list[int]) -> IntArray:
@@ -356,6 +361,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         current_pools=integers([len(_places(server.current.stated_pools)) for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
         current_cost=frozen(np.array([current_cost_cents_per_h(system, name) for name in system.servers])),
+        # Kinds with further arrays fill them for their servers only.
         own=_own_tables(system, len(place_of)),
         reserve=reserve_arrays(system, load_rps),
         preference=frozen(np.array([server.preferred is not None for server in servers], dtype=np.bool_)),
@@ -374,6 +380,7 @@ def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
             allowed[s, [place_of[name] for name in server.accelerators]] = True
         if server.keep_accelerator and server.current.accelerators:
             allowed[s] &= np.isin([*place_of], server.current.accelerators)
+    # Slices serve only on shared cards, whose candidates are found apart.
     allowed[:, [item.slice is not None for item in system.accelerators.values()]] = False
     return allowed
 
@@ -392,6 +399,7 @@ def _current_replicas(servers: Sequence[Server], place_of: Mapping[str, int]) ->
     for s, server in enumerate(servers):
         for pool in server.current.stated_pools:
             if pool.mode == "external":
+                # A rental has no replicas; this number makes it equal to its candidate.
                 replicas[s, len(place_of)] = max(server.min_num_replicas, 1)
             elif pool.mode == "shared":
                 replicas[s, len(place_of) + 1] = 1

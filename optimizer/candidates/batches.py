@@ -25,6 +25,7 @@ def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
     """
     max_batch, best_rate = pairs.max_batch.copy(), pairs.best_rate_rps.copy()
     loaded = np.flatnonzero(arrays.servers.load_rps[pairs.server] > 0)
+    # Pairs times batches are evaluated in blocks, so that memory stays bounded.
     width = np.minimum(pairs.max_batch[loaded], SCANNED_BATCHES)
     block = np.cumsum(width) // SCANNED_ROWS
     for b in np.unique(block):
@@ -37,8 +38,10 @@ def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
             expanded, max_batch=batch, max_queue=queue_capacity(arrays, expanded.server, batch)
         )
         rate = largest_rates(arrays, expanded, targets_of(arrays, expanded))
+        # fmax ignores NaN, the rate of batches that miss a target at every rate.
         best = np.full(len(rows), -np.inf)
         np.fmax.at(best, pair, rate)
+        # The first batch within the slack is the smallest, because the batches of a pair ascend.
         close = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
         found, first = np.unique(pair[close], return_index=True)
         max_batch[rows[found]] = batch[close[first]]

@@ -87,6 +87,7 @@ class ClassRows(ServerRows):
         pair, member = _joined_ranges(*ends)
         loaded = members.load_rps[member] > 0
         pair, member = pair[loaded], member[loaded]
+        # Each class gets its share of the pair's rate, so rates of pairs are totals over their classes.
         mixes = _mixes(arrays, pairs.server, pair, member)
         work_cv = arrays.servers.out_tokens_cv[pairs.server[pair]]
         queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv)
@@ -124,6 +125,7 @@ class ClassRows(ServerRows):
     def mean(self, performance: Performance) -> Performance:
         """Return the metrics of each pair, as means over the requests of all its classes."""
         sums = {name: getattr(performance, name) for name in COUNTED}
+        # Means over all requests weight the classes by their shares of the requests.
         sums |= {name: getattr(performance, name) * self.queues.share for name in WITH_WAIT}
         totals = {name: self.of_pairs(np.add, values) for name, values in sums.items()}
         return replace(performance.take(self.first), **totals)
@@ -138,6 +140,7 @@ def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
 def _joined_ranges(first: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     """Concatenate the ranges first[i]..end[i]-1; return the range index and the value of each element."""
     count = end - first
+    # The value of an element is first[i] plus its position within range i.
     of = np.repeat(np.arange(len(first)), count)
     return of, np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
 

@@ -42,11 +42,13 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     verdicts = Verdicts.none(shape)
     choose_batch = system.options.batch_sizing == "optimal"
     pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
+    # Queues are sized for each subset of their members, so separately.
     pairs = pairs.take(~arrays.servers.is_queue[pairs.server])
     table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts, memo)
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
+    # Candidates beyond the server's limit stay with as many replicas as allowed, for partial service.
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
     within = table.take(~over)
     more = within.take(np.zeros(0, np.int64))
@@ -86,5 +88,6 @@ def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
     means = dict.fromkeys(MEANS, np.zeros(len(pairs.server)))
     means |= {"ttft_ms": times.first_token_ms, "itl_ms": times.itl_ms}
+    # Without load there is no queue: a full batch per turnaround time [ms].
     largest_rps = 1000.0 * pairs.max_batch / turnaround_ms
     return candidate_rows(arrays, pairs, arrays.servers.min_replicas[pairs.server], largest_rps, means)

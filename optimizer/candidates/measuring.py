@@ -100,6 +100,7 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
         mine = rows_of(arrays, some)
         of_rows = mine.analyze(rate_rps[rows])
         if not arrays.servers.is_queue[some.server[0]]:
+            # Clients see the latency of the replica plus that of the network.
             measured[:, rows] = mine.targets.figures(of_rows) + mine.delays
         if (
             arrays.servers.shapes is not None
@@ -141,6 +142,7 @@ def measure_members(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) ->
     for rows, some in parts(arrays, pairs):
         classes = ClassRows.of(arrays, some)
         performance = classes.analyze(rate_rps[rows])
+        # Quantiles of the wait follow from the waiting-time distribution of the class, not from its mean.
         late = performance.wait_quantile(0.95)
         figures, limits = (
             classes.targets.figures(performance) + classes.delays,
@@ -174,6 +176,7 @@ def _rates_of(arrays: SystemArrays, pairs: Pairs, rate_of: Callable[[ServerRows]
     rates = np.zeros(len(pairs.server))
     for rows, some in parts(arrays, pairs):
         mine = rows_of(arrays, some)
+        # The rate of a queue is bounded by its most demanding class.
         result = mine.of_pairs(np.minimum, rate_of(mine))
         rates[rows] = result * arrays.rate_factor[some.server, some.accelerator]
     return rates

@@ -38,6 +38,7 @@ class SizingMemo:
         """Return the sizing of R ≥ 1 replicas; compute only those that are not in the cache."""
         keys = _keys(replicas, targets)
         with self._lock:
+            # The key has every input of a sizing, so a hit is equal to the last bit.
             rows = [self._rows.get(key) for key in keys]
             for key, value in zip(keys, rows, strict=True):
                 if value is not None:

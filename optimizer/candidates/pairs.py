@@ -77,12 +77,14 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     _reject_places(arrays, verdicts)
     verdicts.reason[~servers.allowed] = RejectionReason.not_allowed
 
+    # Servers without load and without a minimum number of replicas need no candidates.
     needed = (servers.load_rps > 0) | (servers.min_replicas > 0)
     server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
     profile = arrays.profile_of[server, accelerator]
     batch, in_memory = _batch_and_memory(arrays, server, profile, choose_batch=choose_batch)
     loaded = servers.load_rps[server] > 0
     tokens, memory = _memory(arrays, server, profile)
+    # A request of the longest shape must fit beside the prefixes that are stored once.
     too_long, too_large = (in_memory < 1) | (loaded & (tokens > memory)), batch > MAX_BATCH_LIMIT
     verdicts.reject(server, accelerator, RejectionReason.does_not_fit, tokens, memory, where=too_long)
     compared = batch, np.full(len(batch), float(MAX_BATCH_LIMIT))
@@ -97,6 +99,7 @@ def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
     Shared queues are checked later, with the targets of their members.
     """
     servers = arrays.servers
+    # The network latency alone can exceed a target, whatever the replicas do.
     s, a = np.nonzero(np.where(servers.is_queue[:, None], 0.0, servers.delay_ms))
     time_ms = servers.delay_ms[s, a]
     limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
@@ -155,6 +158,7 @@ def batch_limit(
     """
     servers, profiles = arrays.servers, arrays.profiles
     idle = servers.load_rps[server] == 0
+    # N = N₀ O₀ / O: a batch limit that was measured at other output lengths (eq. 25).
     scaled = np.maximum(profiles.batch_tokens[profile] // np.maximum(servers.out_tokens[server], 1), 1)
     unscaled = idle | (profiles.batch_tokens[profile] == 0)
     own = servers.max_batch[server]
@@ -192,6 +196,7 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     requests = [getattr(_shapes_of(arrays, pairs), field.name) for field in fields(RequestShapes)]
     requests += [getattr(variability, name) for name in VARIABILITY]
     requests += [] if variability.shapes is None else variability.shapes.columns()
+    # Pairs of many servers can share a queue model; equal rows are built and evaluated once.
     first, which = same_rows([pairs.profile, pairs.max_batch, pairs.max_queue, *requests])
     if len(first) == len(which):
         return _built(arrays, pairs, model)

@@ -34,8 +34,10 @@ def activity(performance: Performance, alone_ms: FloatArray) -> FloatArray:
             shape (R,).
     """
     service = performance.service_ms
+    # φ: the share of the service time that a request alone in the replica would need, too.
     fixed = np.divide(alone_ms, service, out=np.zeros_like(service), where=service > 0)
     growing = 1 - np.minimum(fixed, 1.0)
+    # A replica without requests is idle; a busy one has at least the activity of reading its weights.
     busy = 1 - performance.p_empty
     share: FloatArray = busy * (WEIGHTS_ACTIVITY + (1 - WEIGHTS_ACTIVITY) * growing)
     return share
@@ -54,6 +56,7 @@ def power_at_rates_w(
     for rows, some, performance in performances(arrays, pairs.take(loaded), rate_rps[loaded]):
         times, _ = law_of(arrays, some).idle_times(some.max_batch)
         tokens = arrays.servers.out_tokens[some.server]
+        # O - 1 decode iterations follow the prefill; without output only the prefill remains.
         alone_ms = np.where(tokens > 0, np.maximum(tokens - 1, 0) * times.itl_ms, times.first_token_ms)
         active[loaded[rows]] = activity(performance, alone_ms)
     return _power_w(arrays, powers, pairs, active)
@@ -63,6 +66,7 @@ def largest_power_w(
     arrays: SystemArrays, powers: Sequence[Power], pairs: Pairs, max_rate_rps: FloatArray
 ) -> FloatArray:
     """Return the power of one replica of each of R pairs at its maximum rate [W]; full power without load."""
+    # Limits count the power at the maximum rate, so that a plan holds for any division of its load.
     loaded = (arrays.servers.load_rps[pairs.server] > 0) & (max_rate_rps > 0)
     full = _power_w(arrays, powers, pairs, np.ones(len(loaded)))
     at_rates = power_at_rates_w(arrays, powers, pairs, np.where(loaded, max_rate_rps, 0.0))

@@ -46,6 +46,7 @@ def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tup
     at = pairs.server, pairs.accelerator
     verdicts.reject(*at, RejectionReason.no_work, where=~works)
     verdicts.reject(*at, RejectionReason.simulation_missed, where=works & (factor == 0))
+    # A factor of 0 comes from a simulation that missed the targets at every rate.
     usable = works & (factor != 0)
     pairs, factor = pairs.take(usable), factor[usable]
     return replace(pairs, best_rate_rps=pairs.best_rate_rps * factor), factor
@@ -57,11 +58,15 @@ def _sized(
     """Return the candidates of R ≥ 1 pairs; `factor` is the usable share of each maximum rate."""
     servers, rows, of = arrays.servers, rows_of(arrays, pairs), SizedRows.of if memo is None else memo.rows
     sized = of(rows.queues, rows.targets)
+    # A queue is as good as its most demanding class: its largest rate is the smallest over its rows, and its
+    # lowest rate the largest.
     largest = rows.of_pairs(np.minimum, sized.sizing.max_rate_rps) * factor
     lowest = rows.of_pairs(np.maximum, sized.sizing.lowest_rate_rps)
     attainable, load = ~np.isnan(largest), servers.load_rps[pairs.server]
+    # y = ⌈Λ / r⌉, with rounding in favour of the smaller number (eq. 28).
     needed = np.ceil(load / np.where(attainable, largest, np.inf) * (1 - ROUNDING))
     needed = np.maximum(np.maximum(needed, servers.min_replicas[pairs.server]), 1.0)
+    # Batch servers can miss targets below a rate, because requests then wait for a full batch.
     in_window = ~(load / needed < lowest * (1 - ROUNDING))
     found, holds = _settled(rows, load, needed, attainable & in_window)
     _reject_missed(verdicts, pairs, rows, sized.sizing.least, found, attainable, ~holds & in_window)
@@ -91,6 +96,7 @@ def _settled(
     """
     performance = rows.analyze(load_rps / needed)
     holds = attainable & rows.met(performance)
+    # Below a jump of the latency, more replicas can be needed than the largest rate says.
     missed = np.flatnonzero(attainable & ~holds)
     if not len(missed):
         return performance, holds
@@ -126,6 +132,7 @@ def _reject_missed(
     """
     if not chosen.any():
         return
+    # Which target is named: at the minimum rate if none is attainable, else at the rate per replica.
     figures = least
     if (chosen & attainable).any():
         figures = np.where(rows.of_rows(attainable), rows.targets.figures(performance), least)

@@ -86,6 +86,7 @@ class Rejection:
         """Ratio of the larger to the smaller of value and limit; None if one is missing or 0."""
         if not self.value or not self.limit:
             return None
+        # A value can be above a maximum or below a minimum; the factor is at least 1 in both cases.
         return min(max(self.value / self.limit, self.limit / self.value), sys.float_info.max)
 
 
@@ -182,6 +183,7 @@ class CandidateTable:
     @staticmethod
     def joined_order(tables: Sequence["CandidateTable"]) -> IntArray:
         """Return, for each row of the joined table, its position in the concatenated tables."""
+        # lexsort sorts by its last key first: by server, then accelerator, then members.
         names = ("members", "accelerator", "server")
         order: IntArray = np.lexsort([np.concatenate([getattr(t, name) for t in tables]) for name in names])
         return order
@@ -368,6 +370,7 @@ class Candidates:
             measured=measure.text(value, 4),
             target=measure.text(limit),
         )
+        # A missed percentile can rest on an assumption, so the advice is to state it.
         missed = reason in {RejectionReason.slo_unattainable, RejectionReason.slo_missed}
         return detail + (_assumed_spread(measure, server) if missed else "")
 
@@ -376,6 +379,7 @@ def _assumed_spread(measure: TargetMeasure, server: Server) -> str:
     """Describe the assumed length variation that a percentile depends on, and the fields that state it."""
     load = server.current.load
     names = {"ttft": ["in_tokens_cv"], "e2e": ["in_tokens_cv", "out_tokens_cv"]}.get(measure.metric, [])
+    # Percentiles depend on the spread of lengths, which many documents do not state.
     open_ones = [name for name in names if name not in load.model_fields_set]
     if measure.percentile is None or not open_ones or not load.out_tokens or load.shapes:
         return ""

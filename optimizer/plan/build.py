@@ -42,6 +42,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     placed = PlanPlacements(system, arrays, pools, power)
     placed = with_placements_elsewhere(placed, candidates, problem, replicas)
     full, elsewhere = served_in_full(problem, replicas), placed.elsewhere
+    # Servers without pools are in the plan, too, unless they lack replicas that they need.
     needs = problem.to_serve & ~(problem.served_by_rows & full)
     without_pools = [
         name
@@ -99,7 +100,9 @@ def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArra
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
     carried_rps = np.append(carried_rps, np.zeros(len(problem.priority) - len(carried_rps)))  # extra servers
+    # The demand is a rate, or for an idle server a number of replicas.
     demand = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
+    # Servers that need nothing are served in full.
     share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / demand, 1.0), 1.0)
     return np.where(share >= 1 - ROUNDING, 1.0, share)
 
@@ -124,6 +127,7 @@ def _pools(
     owner, role = _owners(problem)
     chosen = np.flatnonzero((replicas > 0) & (owner >= 0))
     table, count = problem.table.take(chosen), replicas[chosen]
+    # Replicas with a role carry no load of their server.
     serves = np.where(table.is_pool, table.max_rate_rps, 0.0)
     table = replace(table, server=owner[chosen], max_rate_rps=serves)
     most_rps, carried_rps = _shared_loads(arrays, problem, table, count)
@@ -172,6 +176,8 @@ def _shared_loads(
     """
     most, load = table.max_rate_rps * count, table.load_rps
     load = np.where(problem.served_by_rows[table.server], arrays.servers.load_rps[table.server], load)
+    # Sum over the pools of each server, spread back to its pools.
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
+    # Beyond their maximum rates the pools serve a part; within rounding they serve all.
     is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together

@@ -110,6 +110,7 @@ def placement_rows(
             for member, item in of_queue.items():
                 rates = item.arrival_rate_rpm, item.arrival_rate_rpm
                 rows.append(PlanRow(member, spot, "own", None, count, item, *rates, is_member=True))
+            # Members are shown once, whatever the number of pools.
             of_queue = {}
             yield PlacementRow(spot, "own", count, pool.cost_cents_per_h, tuple(rows))
     for use in cards:

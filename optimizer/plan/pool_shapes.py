@@ -57,6 +57,7 @@ def _shapes(
     for shape in load.shapes:
         number = shape_number(shape.name)
         mine, own = latencies.of_shape(number), {m: x for m, x in limits.items() if m.shape == shape.name}
+        # Own targets of the shape, or else those of all requests applied to it.
         targets = {measure._replace(shape=shape.name): limit for measure, limit in (own or of_all).items()}
         yield PoolShape(
             name=shape.name,
@@ -89,6 +90,7 @@ def _doubts(
     if load.arrival_cv >= MAX_CV:
         yield f"its requests arrive in bursts (arrivalCV {load.arrival_cv:g})"
     for measure, (value, limit) in targets.items():
+        # Within the error of the model, a met target could be missed.
         if limit / (1 + ERROR) < value <= limit:
             shown = f"{quantity(value)} ms, within 10 % of the target {quantity(limit)} ms"
             yield f"its {measure.label} is {shown}"

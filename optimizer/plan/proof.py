@@ -107,6 +107,7 @@ def ordered_levels(plan: Plan, candidates: Candidates) -> set[str]:
         return {level.name for level in plan.levels}
     if _leaves_members(candidates):
         return set()
+    # A priority has two levels: the unserved rate and the number of unserved servers.
     service = [level for level in plan.levels if level.name.startswith("priority ")]
     short = next((i for i, level in enumerate(service) if level.value > 0), len(service))
     if options.delayed_best_effort:
@@ -205,6 +206,7 @@ def _as_document(provable: DualBounds, bound: float, multipliers: DualMultiplier
 
 def _multipliers(item: LevelProof, provable: DualBounds) -> DualMultipliers:
     prices = {CARDS: item.units, **item.limits}
+    # A price that the file omits is 0, which is valid: weak duality holds for any price.
     rows = [prices.get(row.limit.name, {}).get(row.label, 0.0) for row in provable.problem.limits.items]
     return DualMultipliers(item.name, np.array(rows), item.levels)
 

@@ -21,6 +21,7 @@ def pool_pairs(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> tuple
     servers = {name: s for s, name in enumerate(arrays.server_names)}
     accelerators = {name: a for a, name in enumerate(arrays.accelerator_names)}
     rows = [(servers[name], accelerators[pool.accelerator], pool.max_batch) for name, pool in pools]
+    # Load is divided equally among the replicas of a pool.
     rates = [pool.arrival_rate_rpm / SECONDS_PER_MINUTE / max(pool.num_replicas, 1) for _, pool in pools]
     return Pairs.of(arrays, *np.array(rows, np.int64).reshape(-1, 3).T), np.array(rates, np.float64)
 
@@ -77,6 +78,7 @@ def _idle_figures(arrays: SystemArrays, system: System, pairs: Pairs) -> list[di
     idle_figures: list[dict[str, Any]] = [{} for _ in pairs.server]
     for rows, some in parts(arrays, pairs):
         times, _ = law_of(arrays, some).idle_times(some.max_batch)
+        # Without load nothing waits: the first token takes the prefill and the network.
         ttft_ms = times.first_token_ms + arrays.servers.delay_ms[some.server, some.accelerator]
         for k, i in enumerate(rows.tolist()):
             means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k])}

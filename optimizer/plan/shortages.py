@@ -100,6 +100,7 @@ class Shortages:
         needs = self.needs(name, rows, self.candidates.table.num_replicas[rows].tolist(), own)
         if not all(needs):  # a candidate uses no limited item
             return self._coupled(name) or STOPPED_UNLIMITED
+        # The candidate that lacks least names the limit to raise.
         need = nearest_need(needs)
         coupled = self._coupled(name) if need.missing <= 0 else None
         excluded = name in self.excluded and any(name == kept for kept, _ in system.kept)
@@ -124,6 +125,7 @@ class Shortages:
         names, plan = self.candidates.arrays.accelerator_names, self.placed.units
         accelerators = [names[a] for a in self.candidates.table.accelerator[rows].tolist()]
         places = zip(accelerators, counts, rows.tolist(), strict=True)
+        # The server's own replicas make room for its candidates.
         mine, others = plan.only(own), plan.without(own)
         alone = [placed(plan.system, name, a, n, self._power_w[c]) for a, n, c in places]
         units = self._priced_beside(PlacedUnits(plan.system, alone), others)

@@ -166,6 +166,7 @@ def mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     weighted = [(value, weight) for value, weight in weighted if weight > 0]
     if len({value for value, _ in weighted}) <= 1:
         return weighted[0][0] if weighted else None  # exact conversion
+    # Weights relative to the largest one avoid overflow and underflow of the products.
     heaviest = max(weight for _, weight in weighted)
     shares = [weight / heaviest for _, weight in weighted]
     return fsum(value * share for (value, _), share in zip(weighted, shares, strict=True)) / fsum(shares)

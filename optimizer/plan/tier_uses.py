@@ -23,7 +23,9 @@ def _of_types(system: System, used: Mapping[str, int]) -> Iterator[TierUse]:
             continue
         mine = [item for item in system.accelerators.values() if item.type == units.name]
         cards = sum(used.get(item.name, 0) * item.multiplicity for item in mine)
+        # Cards up to `count` have the list price, further ones the price `more`.
         (owned, _), (_, more) = units.steps
+        # Only the difference to the list price is stated, because pools state list prices.
         extra = max(cards - owned, 0.0) * (more - units.listed)
         yield TierUse(
             type=units.name,
@@ -61,8 +63,10 @@ def accelerators_used(system: System, rows: Iterable[PlacementRow]) -> Counter[s
 def tier_cost(item: Accelerator, used: int) -> float:
     """Return the cost of a number of accelerators, including unused commitments [cents/h]."""
     cost, left = 0.0, used
+    # Committed units are paid anyway, so they are used first.
     for tier in sorted(item.tiers, key=lambda tier: not tier.committed):
         taken = min(left, tier.units)
+        # A commitment costs all its units, other tiers those that are used.
         cost += (tier.units if tier.committed else taken) * tier.cost_cents_per_h
         left -= taken
     return cost + left * item.cost_cents_per_h

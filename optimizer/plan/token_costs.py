@@ -11,6 +11,7 @@ def cost_per_million(
     cost_cents_per_h: float, carried_rpm: float, in_tokens: float, out_tokens: float
 ) -> float | None:
     """Return the cost per million tokens, input plus output [cents] (eq. 150); None without tokens."""
+    # Requests/h times tokens per request, input plus output.
     tokens_per_h = carried_rpm * MINUTES_PER_HOUR * (in_tokens + out_tokens)
     return 1e6 * cost_cents_per_h / tokens_per_h if tokens_per_h > 0 else None
 

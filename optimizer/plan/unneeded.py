@@ -13,6 +13,7 @@ def unneeded_replicas(pools: Sequence[Pool], load_rpm: float, least: int) -> dic
     the load and are at least `least`.
     """
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
+    # Rate and number of replicas that could go; a removal needs both.
     spare = sum(pool.max_arrival_rate_rpm for pool in pools) - load_rpm * (1 - ROUNDING)
     beyond, result = sum(pool.num_replicas for pool in pools) - max(least, 1), dict[str, int]()
     for pool in dearest_first(pools):

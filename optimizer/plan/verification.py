@@ -47,11 +47,13 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         system = system.with_rate_factors(plan.factor_of_pair)
     if system.kept != plan.kept_replicas:
         system = system.with_kept(plan.kept_replicas)
+    # Candidates of another system, such as one without kept replicas, do not apply.
     at_hand = candidates if candidates is not None and candidates.system is system else None
     arrays = arrays_of(system) if at_hand is None else at_hand.arrays
     arrays = tabulate_as_served(system, arrays, plan.served_rpm)
     facts = Facts(plan, as_planned(plan, system), arrays, system)
     return (
+        # Each group of checks relies on the ones before it, so later groups run only without errors.
         check_service(facts)
         or [
             *check_pools(facts),
@@ -85,6 +87,7 @@ def _check_limits(facts: Facts) -> Iterator[str]:
         slack = 0.0 if limit.name == CARDS else SAME
         for item, amount in amounts.items():
             used, kept = facts.placed.units.used(limit, item), facts.kept.used(limit, item)
+            # Cards are whole numbers; other amounts can differ by rounding.
             if used + kept > amount * (1 + slack):
                 shown = limit.in_currency(facts.system.currency)
                 text = f"{shown.amount_text(item, used + kept)} are used"

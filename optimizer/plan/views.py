@@ -183,6 +183,7 @@ class PlanPlacements:
     @cached_property
     def total_cost_cents_per_h(self) -> float:
         """Total cost of the plan, with tier prices and rentals [cents/h]."""
+        # Placements at list prices, plus what tiers, nodes and rentals add; fsum rounds once.
         listed = [row.cost_cents_per_h for row in self.placements if row.mode != "external"]
         return math.fsum([*listed, *(cost.amount_cents_per_h for cost in self.costs)])
 
@@ -194,6 +195,7 @@ class PlanPlacements:
     def _changes(self) -> Iterator[Change]:
         for name, server in self.system.servers.items():
             rows = self.rows.get(name, ())
+            # Only places and numbers count; a changed batch is no change of the plan.
             before = {
                 place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
                 for pool in server.current.stated_pools

@@ -104,16 +104,19 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     counted: list[PlacementRow] = []
     others: list[PlacementRow] = []
     for row in placements_of(plan):
+        # Shared cards count if one of their servers does, because they cannot be divided.
         any_counts = any(counts(part.server) for part in row.rows if not part.is_member)
         (counted if any_counts else others).append(row)
     cards = FreeCards.beside(system, counted)
     for row in counted:
         if row.mode == "own":
             cards.take(*row.spot, row.count)
+    # Other servers are cut down to what they use without load; the rest of the limits is free.
     at_rest = PlacedUnits(system, [_at_rest(system, row) for row in others if row.mode == "own"])
     items = {str(item): item for _, item in cards.limits}
     for use in plan.limits:
         limit, item = limit_named(use.limit), items.get(use.item, use.item)
+        # What is left of a limit, plus what cutting down other servers frees.
         freed = at_rest.used(limit, item) if limit else 0.0
         cards.limits[use.limit, item] = min(use.amount, use.amount - use.used + freed)
     for (name, accelerator), replicas in kept.items():

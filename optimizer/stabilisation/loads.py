@@ -84,6 +84,7 @@ def counting_deviation_rpm(rate_rpm: float, time_s: float, variation: float) -> 
         time_s: length of the counting window [s].
         variation: coefficient of variation of the interarrival times; 1 for a Poisson process.
     """
+    # A count n = λT has the standard deviation c√n, so a rate has c√(λ/T); at least one request is assumed.
     minutes = time_s / SECONDS_PER_MINUTE
     return variation * sqrt(max(rate_rpm, 1 / minutes) / minutes)
 
@@ -105,10 +106,14 @@ def with_load(
     assert noise is not None
     if last is None or not last.windows or (load_rpm and not last.level_rpm):  # a count of 0 has no noise
         return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
+    # Overlapping windows repeat requests; only the new part of the window counts.
     weight = min(1.0, max(0.0, now_s - last.seen_s) / window_s)
+    # Both the new count and the mean of n windows have noise: σ√(1 + 1/n).
     scatter = counting_deviation_rpm(last.mean_rpm, window_s, variation) * sqrt(1 + 1 / last.windows)
     deviation = (load_rpm - last.mean_rpm) / scatter
     more, less = last.more.after(load_rpm, deviation, weight), last.less.after(load_rpm, -deviation, weight)
+    # Two CUSUM statistics, for a higher and a lower load. A clear jump starts a new mean; a slow drift takes
+    # the mean since the statistic left zero.
     for changed in (more, less):
         if changed.value > ALARM and abs(deviation) > noise:
             return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
@@ -116,9 +121,11 @@ def with_load(
             mean = changed.total_rpm / changed.windows
             return LoadEstimate(now_s, changed.windows, mean, mean)
     windows = last.windows + weight
+    # The mean of all windows since the last change; old ones are forgotten beyond `MAX_WINDOWS`.
     mean = (last.mean_rpm * last.windows + load_rpm * weight) / windows
     load_estimate = LoadEstimate(now_s, min(windows, MAX_WINDOWS), mean, last.level_rpm, more, less)
     if deviation > noise:
         return replace(load_estimate, level_rpm=load_rpm)
+    # The planned level follows the mean only if they differ by more than the noise of the mean.
     known = abs(mean - load_estimate.level_rpm) > KNOWN * load_estimate.deviation_rpm(window_s, variation)
     return replace(load_estimate, level_rpm=mean) if known else load_estimate

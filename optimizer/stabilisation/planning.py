@@ -129,6 +129,7 @@ class _Search:
             return elsewhere
         cards = left_by(self.system, plan, self.kept, self._priority(name) - 1)
         runs = {each: self.runs.get(each, {}) for each in self.system.together([name])}
+        # 0 kept replicas: the server must stop on these accelerators before it can move.
         none = {(each, on): 0 for each in runs for on in runs[each] if on in self.system.accelerators}
         self.kept |= none | share_out(runs, cards)
         self.excluded.update(runs)
@@ -215,11 +216,13 @@ def _both(plan: Plan, system: System, running: Running, doubled: Kept, names: Se
         doubled: replicas that other servers already keep.
         names: the servers, all of one priority.
     """
+    # Cards that servers of lower priority use can be taken for the old replicas.
     cards = left_by(system, plan, doubled, system.priority(system.servers[names[0]]) - 1)
     old: dict[str, dict[str, int]] = {}
     for name in names:
         new = {pool.accelerator: pool.num_replicas for pool in plan.serving_pools_of(name)}
         cards.take_all(name, new)
+        # Replicas that run beyond those of the plan, on each accelerator.
         left = {on: pool.replicas - new.get(on, 0) for on, pool in running.get(name, {}).items()}
         old[name] = {on: number for on, number in left.items() if number > 0}
     return share_out(old, cards)

@@ -175,6 +175,7 @@ def remembered(
     """
     since_s, desired = now_s - rules.memory_s, decision.replicas
     past = decision.past
+    # Only what was in force within the memory of the rules is needed.
     while len(past) > 1 and past[1].first_s <= since_s:  # the first moment was in force at `since_s`
         past = past[1:]
     if past and (past[-1].recommended, past[-1].desired) == (dict(recommended), desired):
@@ -213,6 +214,7 @@ class _Step:
         if not planned:  # without load, the server keeps its pools with 0 replicas
             idle = ReplicaTarget(0, TargetReason.unchanged)
             return {name: replace(idle, max_batch=target.max_batch) for name, target in staying.items()}, None
+        # Rules about moving compare the cost of staying with that of the plan.
         needed = None if _same_place(planned, staying) else self._needed(staying)
         placed = None if needed is None else self._reason_to_stay(needed, planned)
         if needed is None or placed is None:
@@ -249,6 +251,7 @@ class _Step:
         """
         rules = self.rules
         cost = sum(item.replicas * item.cost_cents_per_h for item in needed.values())
+        # What the move saves [cents/h]; the fleet's cost makes it a share for `minSaving`.
         saving = cost - sum(item.replicas * item.cost_cents_per_h for item in planned.values())
         if rules.min_saving is not None and saving < rules.min_saving * self.fleet_cost:
             share = saving / self.fleet_cost
@@ -273,8 +276,10 @@ class _Step:
             return target
         if estimate is not None and estimate.mean_rpm:
             cv = self.wanted.server.current.load.arrival_cv
+            # A load that is known exactly needs no margin: at most one standard deviation of its mean.
             known = 1 + estimate.deviation_rpm(self.rules.load_window_s, cv) / estimate.mean_rpm
             margin = min(margin, known)
+        # At least what carries the load with its margin, but never more than before.
         number = min(before, max(target.replicas, _replicas(self.wanted.load_rpm * margin, target.rate_rpm)))
         if number == target.replicas:
             return target
@@ -300,6 +305,7 @@ class _Step:
         if step is None:
             return target
         there = self._reported(name)
+        # The limit counts from what was desired one period ago; replicas that exist by then are no change.
         base = self._desired_at(name, now_s - step.period_s, before)
         if limit is not None and there is not None:
             base = max(base, there.ready + there.pending)
@@ -325,6 +331,7 @@ class _Step:
         window_s, result = self.rules.scale_down_window_s, target
         if window_s is not None:
             since = self.seen.now_s - window_s
+            # The largest recommendation within the window holds, as in a HorizontalPodAutoscaler.
             past = [item.recommended.get(name, 0) for item in self.last.past if item.last_s > since]
             lowest = min(upper, max([target.replicas, *past]))
             if lowest > target.replicas:

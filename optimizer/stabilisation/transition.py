@@ -63,16 +63,19 @@ class MoveGoal:
 
         Others can be removed if their cards are needed.
         """
+        # Ready replicas are retained first, because only they carry load now.
         missing_rpm, retained, kept = self.missing_rpm(now), self.retained(now), dict[str, int]()
         for name in sorted(retained, key=lambda name: (not now[name].ready, name)):
             pool, kept[name] = now[name], retained[name]
             if pool.rate_rpm and missing_rpm < inf:
+                # ⌈missing / rate⌉ replicas of this pool carry what the ready replicas of the goal cannot.
                 kept[name] = min(kept[name], max(0, ceil(missing_rpm / pool.rate_rpm - ROUNDING)))
                 missing_rpm -= min(kept[name], pool.ready) * pool.rate_rpm
         return self._without_waived(kept, now) if self.waived else kept
 
     def _without_waived(self, kept: dict[str, int], now: Mapping[str, RunningPool]) -> dict[str, int]:
         """Return the retained replicas minus the waived ones, but keep at least one ready replica."""
+        # A server that is blocked gives up `waived` replicas, but never its last ready one.
         others = sum(min(pool.ready, self.replicas.get(name, 0)) for name, pool in now.items())
         left = min(self.waived, max(0, sum(kept.values()) - (0 if others else 1)))
         for name in reversed(kept):
@@ -90,6 +93,7 @@ class MoveGoal:
         if self.starting_elsewhere:
             return inf
         ready = {name: min(now[name].ready if name in now else 0, n) for name, n in self.replicas.items()}
+        # Without a load, or with shared cards on the way, nothing tells how much is carried: all stay.
         if ready == self.replicas:
             return 0.0
         carried = sum(number * self.rates_rpm.get(name, 0.0) for name, number in ready.items())
@@ -175,6 +179,7 @@ class State:
 
     def run(self, goals: Sequence[MoveGoal]) -> None:
         """Alternately start replicas that fit and remove replaced ones, until no more can be started."""
+        # Each round starts at least one replica, and goals are finite, so the loop ends.
         while [goal for goal in goals if self.begin(goal)]:
             for goal in goals:
                 self.finish(goal)
@@ -196,6 +201,8 @@ class Transition:
         self.goals = sorted(goals, key=lambda goal: (goal.priority, goal.server))
         self.system, self.running, self.cards = cards.system, running, cards
         self.start = self._started()
+        # First no replica that carries load is given up; then blocked servers give up 1, 2, 4, … of them, so
+        # that the number of searches is logarithmic.
         self.first = self._first_step()
         self.blocked = [] if self.first is not None else self._blocked()
         now = (running.get(goal.server, {}) for goal in self.goals)
@@ -213,6 +220,7 @@ class Transition:
         start = State({goal.server: {} for goal in self.goals}, self.cards.copy())
         for goal in self.goals:
             start.put(goal.server, goal.reduced(self.running.get(goal.server, {})))
+        # First replicas beyond the goals go, lowest priority first; only then those of goals.
         for beyond_goal in (True, False):  # all goals fit, unless cards have been removed
             for goal in reversed(self.goals):
                 minimum = goal.replicas if beyond_goal else {}
@@ -256,8 +264,10 @@ class Transition:
         state = self.start.copy()
         for goal in self.goals:
             state.begin(goal)
+        # The best first step starts everything that fits at once.
         if self._order(state) is not None:
             return state
+        # Otherwise servers move one after the other, or replica by replica.
         order = self._order(self.start)
         searched = self.start.copy() if order is not None else self._searched()
         if searched is None:
@@ -272,6 +282,7 @@ class Transition:
     def _with_more(self, state: State, goals: Sequence[MoveGoal]) -> State:
         """Start replicas of further servers as long as the other goals stay reachable."""
         trial = state.copy()
+        # Bisection: if all further servers together block the rest, each half is tried alone.
         if not [goal for goal in goals if trial.begin(goal)]:
             return state
         if self._order(trial) is not None:
@@ -292,8 +303,10 @@ class Transition:
         movers = [goal for goal in self.goals if goal.has_surplus(state.pools[goal.server])]
         order: list[MoveGoal] = []
         while movers:
+            # A server that can move alone only frees cards for others, so any order of such moves is good.
             next_one = next((goal for goal in movers if self._alone(goal, state)), None)
             if next_one is None:
+                # If nobody can move alone, servers interleave: each takes the cards that others free.
                 state.run(movers)
                 left = any(goal.has_surplus(state.pools[goal.server]) for goal in movers)
                 return None if left else order + movers
@@ -318,9 +331,11 @@ class Transition:
         """
         movers = [goal for goal in self.goals if goal.has_surplus(self.start.pools[goal.server])]
         seen: set[tuple[object, ...]] = set()
+        # Depth first: the second item is the first step of the path to the state.
         stack = [(self.start, self.start)]
         while stack and len(seen) < MAX_STATES:
             state, first = stack.pop()
+            # States that differ only in servers without surplus are the same for the search.
             key = tuple(tuple(sorted(state.pools[goal.server].items())) for goal in movers)
             if key in seen:
                 continue
@@ -352,6 +367,7 @@ class Transition:
             missing: number of missing replicas.
         """
         type_name, _ = self.system.units_per_replica(goal.server, accelerator)
+        # Goals are sorted by priority, so the least important servers give up replicas first.
         for other in reversed(self.goals):
             for name in self.start.pools[other.server]:
                 same = self.system.units_per_replica(other.server, name)[0] == type_name

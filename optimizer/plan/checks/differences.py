@@ -40,6 +40,7 @@ def _inner(true: object, stated: object, path: str) -> list[tuple[object, object
             fields = [(name, field.alias or name) for name, field in type(true).model_fields.items()]
             return [(getattr(true, n), getattr(stated, n, None), f"{path}.{alias}") for n, alias in fields]
         case Mapping(), Mapping():
+            # Items that only one of the two has differ, too.
             names = [*true, *(name for name in stated if name not in true)]
             return [(true.get(name), stated.get(name), f"{path}.{name}") for name in names]
         case tuple() | list(), tuple() | list() if len(true) == len(stated):
@@ -48,6 +49,7 @@ def _inner(true: object, stated: object, path: str) -> list[tuple[object, object
 
 
 def _same_number(true: object, stated: object, absolute: float) -> bool:
+    # A bool is an int in Python, but no number here.
     if isinstance(true, bool) or isinstance(stated, bool):
         return False
     if not isinstance(true, int | float) or not isinstance(stated, int | float):

@@ -45,6 +45,7 @@ class Facts:
         if not needs_power(self.whole) or not pools:
             return {}
         powers = [item.power for item in self.whole.accelerators.values()]
+        # Limits on power count each replica at its maximum rate.
         most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
         pairs, _ = pool_pairs(self.arrays, pools)
         pool_power_w = largest_power_w(self.arrays, powers, pairs, np.array(most)).tolist()
@@ -60,6 +61,7 @@ class Facts:
     @cached_property
     def short(self) -> set[str]:
         """Names of planned servers that are not served in full, and of queues with such a member."""
+        # A queue is short if one of its members is, because they share its replicas.
         short = {*self.listed, *self.plan.left_out}
         return short | {name for member, name in self.plan.group_of.items() if member in short}
 

@@ -78,6 +78,7 @@ def headroom_of(system: System, server: Server) -> float:
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
+    # The most specific value applies: of the server, its class, the options.
     own = server.headroom_share
     if own is None:
         own = system.service_classes[server.service_class].headroom_share
@@ -112,6 +113,7 @@ def _is_settled_before(facts: Facts, level: PlanLevel, true: float) -> bool:
     The remaining cards can serve a server in full if the solver stopped early or within its gap, because then
     no bound excludes this.
     """
+    # A bound above the recomputed value would have excluded it; without one, leftover cards can serve more.
     proved = level.bound is None or level.bound > true + SAME * max(1.0, true)
     is_service = level.name not in (VALUE, CHANGES)
     return is_service and facts.shares_leftover and not proved and level.value > true
@@ -145,11 +147,13 @@ def _value(facts: Facts) -> float:
     for name, server in facts.whole.servers.items():
         if name not in changed and not all_count and name not in facts.on_cards:
             continue  # the stated cost of an unchanged server does not matter
+        # Transition cost of a server: new cost minus old cost, plus the penalty on what moves (eq. 31).
         old, now = current_cost_cents_per_h(facts.whole, name), server.current.stated_pools
         rows = facts.placed.rows.get(name, ())
         here = {(pool.mode, pool.accelerator) for pool in now}
         kept = [row.place in (shared_now if row.mode == "shared" else here) for row in rows]
         costs = [row.cost_cents_per_h for row in rows]
+        # Pools at new places pay the penalty; if the server leaves all its places, the old cost does, too.
         moved = math.fsum(cost for cost, stays in zip(costs, kept, strict=True) if not stays)
         on_cards = name in facts.on_cards and any(pool.mode == "shared" for pool in now)
         total.append(math.fsum(costs) - old + penalty * (moved + (0.0 if on_cards or any(kept) else old)))
@@ -186,6 +190,7 @@ def _bounds(facts: Facts) -> Iterator[str]:
                 yield f"level {level.name!r} has a gap, but no bound"
             continue
         open_part = max(level.value - level.bound, 0.0)
+        # Relative to the value, as solvers state gaps; a value of 0 has a gap of 0 only if it is proved.
         gap = open_part / max(abs(level.value), ROUNDING)
         if level.bound > level.value + ROUNDING * max(1.0, abs(level.value)):
             bound, value = precise(level.bound), precise(level.value)
@@ -202,6 +207,7 @@ def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
     gap = gap_target(system.options, len(system.servers) * len(system.accelerators))
     constants = {CHANGES: float(len(system.servers))}
     if level.name == VALUE:
+        # A constant in the objective makes its relative gap small; the costs bound this constant.
         costs = [current_cost_cents_per_h(system, name) for name in system.servers]
         costs += [row.cost_cents_per_h for row in facts.placed.placements]
         costs += [abs(cost.amount_cents_per_h) for cost in facts.plan.shared_costs]

@@ -40,6 +40,7 @@ def check_pools(facts: Facts) -> list[str]:
     broken = [pools[row] for row in _without_work(facts, pairs)]
     if broken:
         return [f"{name}: no token times on {pool.accelerator} are known" for name, pool in broken]
+    # The stated maximum is confirmed from both sides instead of searched again, which is much faster.
     most_rps = np.array([pool.max_arrival_rate_rpm / pool.num_replicas for _, pool in pools])
     most_rps = _largest_rates(facts, pairs, most_rps / SECONDS_PER_MINUTE)
     most_rps[[pool.role is not None for _, pool in pools]] = 0.0
@@ -105,9 +106,11 @@ def _batches(facts: Facts, pairs: Pairs, rate_rps: FloatArray) -> Iterator[str]:
         return
     arrays, pools = facts.arrays, facts.placed.named_pools
     limits = [stated_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in pools]
+    # Batches of queues follow from their members; those of idle queues are checked like others.
     alone = np.flatnonzero(~arrays.servers.is_queue[pairs.server] | (rate_rps == 0))
     ceiling, pairs = np.array(limits).astype(np.int64)[alone], pairs.take(alone)
     max_queue = queue_capacity(arrays, pairs.server, ceiling)
+    # The choice is repeated from the same ceiling, and must give the same batch.
     best = replace(pairs, max_batch=ceiling, batch_ceiling=ceiling, max_queue=max_queue)
     for row, batch in zip(alone.tolist(), with_best_batches(arrays, best).max_batch.tolist(), strict=True):
         name, pool = pools[row]
@@ -140,12 +143,14 @@ def _largest_rates(facts: Facts, pairs: Pairs, stated_rps: FloatArray) -> FloatA
     loaded = np.flatnonzero(arrays.servers.load_rps[pairs.server] > 0)
     for at, some in parts(arrays, pairs.take(idle)):
         _, turnaround_ms = law_of(arrays, some).idle_times(some.max_batch)
+        # Without load there is no queue: a full batch per turnaround time [ms].
         largest_rates[idle[at]] = 1000.0 * some.max_batch / turnaround_ms
 
     for rows, some in parts(arrays, pairs.take(loaded)):
         at = loaded[rows]
         factor = arrays.rate_factor[some.server, some.accelerator]
         usable = np.where(factor > 0, factor, np.nan)
+        # The stated rate includes the usable share; targets are checked at the rate without it.
         whole_rps = stated_rps[at] / np.where(factor > 0, factor, 1.0)
         largest_rates[at] = usable * _confirmed(rows_of(arrays, some), whole_rps)
     return largest_rates
@@ -162,6 +167,7 @@ def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
     others = np.flatnonzero(~settled)
     if len(others):
         some = rows.take(others)
+        # The stated rate is a good start of the search, so most searches are short.
         searched = largest_rate(some.queues, some.targets, some.of_rows(stated_rps[others])).max_rate_rps
         confirmed[others] = some.of_pairs(np.minimum, searched)
     return confirmed
@@ -169,13 +175,16 @@ def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
 
 def _is_largest(rows: ServerRows, rate_rps: FloatArray) -> BoolArray:
     """Return a mask of pairs whose rate is verified to be maximal if latencies increase with the rate."""
+    # With a throughput target, only a share of the stable rate is usable.
     limit = np.where(rows.targets.tps, TPS_STABILITY_SHARE, 1.0) * rows.queues.stable_rate_rps
     limit = rows.of_pairs(np.minimum, limit)
     both = rows.take(np.tile(np.arange(len(rate_rps)), 2))
+    # Just below the rate all targets must hold, and just above it one must be missed.
     rates_rps = np.outer([1 - SAME / 2, 1 + SAME / 2], rate_rps).ravel()
     below, above = np.split(both.targets.ratios(both.analyze(rates_rps)) - 1, 2, axis=1)
     meets = rows.of_pairs(np.logical_and, (below <= 2 * TARGET_TOLERANCE).all(axis=0))
     over = rows.of_pairs(np.logical_or, (above > FLAT).any(axis=0))
     at_limit = np.abs(rate_rps - limit) <= SAME / 2 * limit
+    # A rate is also maximal at the limit of stability, where no target needs to be missed.
     seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
     return seen

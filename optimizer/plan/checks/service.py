@@ -43,11 +43,13 @@ def stated_limit(facts: Facts, server: Server, accelerator: str) -> float:
     idle = not facts.load_rpm[server.name]
     limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
     if profile.max_batch_size and profile.at_tokens and not idle:
+        # The batch that was measured at `atTokens`, scaled to the output length of the load.
         limit = max(limit * profile.at_tokens // load.out_tokens, 1.0)
     if server.max_batch_size:
         chosen = facts.system.options.batch_sizing == "optimal"
         limit = min(limit, server.max_batch_size) if chosen else float(server.max_batch_size)
     if profile.kv_capacity_tokens is not None and not idle:
+        # Prefixes that are stored once take their part of the KV cache from all requests.
         free = max(profile.kv_capacity_tokens - load.heads_tokens(), 0.0)
         limit = min(limit, free // load.request_tokens())
     return limit
@@ -111,6 +113,7 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
         if not (0 < pool.max_arrival_rate_rpm < math.inf):
             yield f"the maximum rate on {pool.accelerator} is {precise(pool.max_arrival_rate_rpm)}"
             continue
+        # Equal utilisation of all pools: each carries the load in proportion to its maximum rate.
         share = min(load, maximum) * pool.max_arrival_rate_rpm / maximum if maximum > 0 else 0.0
         carried = pool.arrival_rate_rpm
         if not close(carried, share) or carried < 0 or (carried > 0) != (share > 0):
@@ -151,6 +154,7 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
         return
     if not few and maximum >= load:
         yield "fully served, but listed as unserved"
+    # An idle server is served by its minimum number of replicas.
     served = min(maximum / load, 1.0) if load > 0 else min(replicas / max(minimum, 1), 1.0)
     if not close(served, item.served_fraction):
         yield f"{precise(served)} of it is served, the plan says {precise(item.served_fraction)}"

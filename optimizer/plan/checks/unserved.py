@@ -28,6 +28,7 @@ def check_unserved(facts: Facts, candidates: Candidates) -> list[str]:
     for i, item in enumerate(plan.unserved):
         true = true_reason(facts, shortages, item)
         problems += differences(true, item, f"unserved.{i}")
+        # An optimal plan leaves nobody out who fits.
         if true.reason == "solver_stopped" and is_exact(facts):
             problems.append(f"{item.server}: there are enough cards to serve it, so the plan is not optimal")
     return problems
