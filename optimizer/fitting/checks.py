@@ -256,12 +256,12 @@ def time_per_token(record: RunRecord, say: Say) -> float | None:
     if itl and tpot and (itl > CHUNKS * tpot or _is_crowded(record, itl, tpot)):
         _tell_itl(record, itl, tpot, "TPOT", say)
         itl = None
-    found, most = itl or tpot, _most_per_token(record, gaps)
-    if found and most and found > (1 + SAME_COUNT) * most and (not tpot or found <= CHUNKS * most):
-        _tell_itl(record, found, most, "rate, users and TTFT", say)
+    time, most = itl or tpot, _most_per_token(record, gaps)
+    if time and most and time > (1 + SAME_COUNT) * most and (not tpot or time <= CHUNKS * most):
+        _tell_itl(record, time, most, "rate, users and TTFT", say)
         return most
-    if found:
-        return found
+    if time:
+        return time
     if record.tpot_median_ms and (record.output.cv or 0.0) < EQUAL_CV:
         say("medians", "there are medians only: the median TPOT stands for the mean ITL")
         return record.tpot_median_ms

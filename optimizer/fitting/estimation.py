@@ -225,15 +225,15 @@ class Posterior:
         moved = [self.prior.values(self.x + 1e-4 * unit) - middle for unit in np.eye(len(self.x))]
         slopes = np.reshape(moved, (len(self.x), -1)).T / 1e-4
         errors = half * np.sqrt(np.einsum("ip,pq,iq->i", slopes, covariance, slopes))
-        found = {}
+        intervals = {}
         for name, term, value, error, mass in zip(
             self.prior.names, self.prior.terms, middle, errors, zero, strict=True
         ):
             if term.lognormal:
-                found[name] = value * np.exp(-error / value), value * np.exp(error / value)
+                intervals[name] = value * np.exp(-error / value), value * np.exp(error / value)
             else:
-                found[name] = 0.0 if mass > (1 - LEVEL) / 2 else max(value - error, 0.0), value + error
-        return {name: (float(low), float(high)) for name, (low, high) in found.items()}
+                intervals[name] = 0.0 if mass > (1 - LEVEL) / 2 else max(value - error, 0.0), value + error
+        return {name: (float(low), float(high)) for name, (low, high) in intervals.items()}
 
     def moved_without(self, rows: BoolArray) -> FloatArray:
         """Return the most probable point without the residuals in a mask, to first order, shape (P,)."""
@@ -262,13 +262,13 @@ def most_probable(
     short, tried = problem.shortened(), []
     for number, (start, zero) in enumerate(begin, start=1):
         try:
-            found = _search(short.noisier(HEAT), prior, start, FIRST_JACOBIANS, zero)
-            found = _search(short, prior, found[0], FIRST_JACOBIANS, zero)
+            probable = _search(short.noisier(HEAT), prior, start, FIRST_JACOBIANS, zero)
+            probable = _search(short, prior, probable[0], FIRST_JACOBIANS, zero)
         except AnalysisError as error:
             progress(f"start {number} leads nowhere: {error}")
             continue
-        progress(f"start {number}: loss {found[1]:.4g}")
-        tried.append((*found, zero))
+        progress(f"start {number}: loss {probable[1]:.4g}")
+        tried.append((*probable, zero))
     if not tried:
         raise FitError("no start values give positive times; check that the measured times are in ms")
     best, _, zero = min(tried, key=lambda found: found[1])
@@ -300,13 +300,13 @@ def _search(
     lowest, begin = prior.lowest[~zero], start[~zero]
     loss: Any = local.loss  # the stubs of scipy accept other shapes only
     inside = np.maximum(begin, np.where(np.isfinite(lowest), lowest + MIN_STEP, begin))
-    found = least_squares(
+    result = least_squares(
         local.residuals, inside, local.jacobian, (lowest, np.inf), "dogbox", loss=loss,
         ftol=TOLERANCE, xtol=TOLERANCE, gtol=None, max_nfev=jacobians,
     )  # fmt: skip
     x = np.where(zero, prior.lowest, 0.0)
-    x[~zero] = found.x
-    return x, float(found.cost)
+    x[~zero] = result.x
+    return x, float(result.cost)
 
 
 class _Differences:
@@ -329,9 +329,9 @@ class _Differences:
         rows = len(self._problem.rows.noise)
         for i, one in zip(moving, others, strict=True):
             self._table[:, i] = (one - middle) / self._steps[i]
-        found = self._table[:rows]
-        moves = np.sqrt(((found * self._problem.rows.noise[:, None]) ** 2).mean(axis=0))
-        self._moves = np.sqrt((found**2).sum(axis=0))
+        jacobian = self._table[:rows]
+        moves = np.sqrt(((jacobian * self._problem.rows.noise[:, None]) ** 2).mean(axis=0))
+        self._moves = np.sqrt((jacobian**2).sum(axis=0))
         self._steps = np.clip(MOVE / np.maximum(moves, 1e-9), MIN_STEP, MAX_STEP)
         self._table[rows:] = np.eye(len(x))
         return np.array(self._table)
