@@ -145,14 +145,21 @@ def _queued_by_stalls(rate: FloatArray, service: LongService) -> FloatArray:
     return np.asarray(rate**2 * service.prompts.stall_square / free)
 
 
+def _number_inside(
+    replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, service: LongService
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mean number of requests in a replica, with delays, and its variance per request."""
+    inside, _ = requests_inside(replicas, rate, iteration, service.prompts.own_ms)
+    inside = inside + rate * replicas.delay_ms
+    return inside, np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
+
+
 def _requests_inside(
     replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration, service: LongService
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean and variance of the number of requests in a replica, without queued ones (eq. 81, 267)."""
     share, base = service.prompts.share, replicas.times.standing_ms(0.0)
-    inside, _ = requests_inside(replicas, rate, iteration, service.prompts.own_ms)
-    inside = inside + rate * replicas.delay_ms
-    spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
+    inside, spread = _number_inside(replicas, rate, iteration, service)
     growth = replicas.alike_ms(iteration) / np.maximum(replicas.times.standing_ms(iteration.seen), 1e-12)
     per_decode = np.maximum(iteration.mean_ms * (1 - share) - base, 0.0) / iteration.seen
     room = np.maximum(1 - share - rate * replicas.steps * per_decode, 0.02)
@@ -269,8 +276,6 @@ def _covariance(
     stalls, batch = variances
     own = column(replicas.times.kv_read_per_token_ms**2) * replicas.own_context_variance
     queued = _queued_by_stalls(rate, service)
-    inside, _ = requests_inside(replicas, rate, iteration, service.prompts.own_ms)
-    number = inside + rate * replicas.delay_ms
-    spread = np.maximum(dispersion(number, replicas.arrival_scv), MIN_DISPERSION)
+    _, spread = _number_inside(replicas, rate, iteration, service)
     part = queued / (spread + queued)
     return np.asarray(2 * np.sqrt(np.maximum(stalls * (batch - own), 0.0)) * column(part))
