@@ -1,7 +1,6 @@
 """A latency model that only this file knows: planned, verified and explained without another file touched."""
 
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -102,9 +101,9 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     toy = ToyProfile.model_validate(
         {"name": "m", "acc": "A", "maxBatchSize": 8, "toyParms": {"token_ms": TOKEN_MS}}
     )
-    return replace(
-        known.with_options(unlimited=True), profiles=MappingProxyType({**known.profiles, ("m", "A"): toy})
-    )
+    unlimited = known.with_options(unlimited=True)
+    (_, other) = unlimited.spec.models
+    return unlimited.with_spec(unlimited.spec.model_copy(update={"models": (toy, other)}))
 
 
 def test_a_custom_latency_model_is_planned_with_its_queue(system: System) -> None:

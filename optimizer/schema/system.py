@@ -48,6 +48,6 @@ SECTION_OF: Mapping[type[Document], str] = MappingProxyType(
 def item_key(item: Any) -> Any:
     """Return the name of an item: the model and the accelerator of a profile, the type of cards."""
     kind = type(item)  # much faster than isinstance, which asks the metaclass of documents
-    if kind is ModelProfile:
+    if ModelProfile in kind.__mro__:
         return item.name, item.accelerator
     return item.type if kind is Capacity else item.name
