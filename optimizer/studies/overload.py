@@ -163,21 +163,20 @@ def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InP
 
 def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: BoolArray) -> IntArray:
     """Return the replicas of some servers in a plan, for each candidate without reserve, shape (C,)."""
-    replicas, table = np.zeros(len(problem.table), np.int64), problem.table
-    placed = rows_of(plan)
+    names, placed, numbers = candidates.arrays.accelerator_names, rows_of(plan), dict[tuple[int, int], int]()
+    place_of = {name: a for a, name in enumerate(names)}
     for s in np.flatnonzero(servers).tolist():
-        name, rows = candidates.arrays.server_names[s], np.flatnonzero(table.server == s)
-        mine, least = placed.get(name, ()), int(problem.min_replicas[s])
-        pools = [row.pool for row in mine if row.pool is not None and row.mode == "own"]
+        rows, least = placed.get(candidates.arrays.server_names[s], ()), int(problem.min_replicas[s])
+        pools = [row.pool for row in rows if row.pool is not None and row.mode == "own"]
         load_rpm = sum(pool.arrival_rate_rpm for pool in pools)
         unneeded = unneeded_replicas(pools, load_rpm, least) if load_rpm else {}
         for pool in pools:
-            place = candidates.arrays.accelerator_names.index(pool.accelerator)
-            row = rows[table.accelerator[rows] == place][0]
-            replicas[row] = pool.num_replicas - unneeded.get(pool.accelerator, 0)
-        if any(row.mode == "external" for row in mine):
-            replicas[rows[-1]] = table.num_replicas[rows[-1]]  # the external service follows all accelerators
-    return replicas
+            number = pool.num_replicas - unneeded.get(pool.accelerator, 0)
+            numbers[s, place_of[pool.accelerator]] = number
+        if any(row.mode == "external" for row in rows):
+            numbers[s, len(names)] = max(least, 1)  # the index of external services
+    # The first candidate of a pair has the replicas.
+    return np.array([numbers.pop(pair, 0) for pair in problem.table.pairs()], np.int64)
 
 
 def _cards_left(plan: Plan) -> dict[str, int]:
