@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from optimizer.documents import Document
+from optimizer.features.nodes.fields import NodeType
 from optimizer.features.routes.streams import routes_by_server
 from optimizer.features.shared_queues.streams import with_shared_queues
 from optimizer.features.versions.streams import (
@@ -51,12 +52,13 @@ SECTIONS: Mapping[str, FleetSection] = {
     "servers": FleetSection("servers", Server),
     "count": FleetSection("count", Capacity),
     "routes": FleetSection("routes", Route),
+    "nodes": FleetSection("nodes", NodeType),
     "optimizer": FleetSection("optimizer", OptimizerOptions),
     MODELS: FleetSection("models", ModelProfile),
     "models": FleetSection("models", ModelProfile),
 }
 """Sections in which fleets can differ, by name."""
-_NAMED = ("accelerators", "service_classes", "servers", "count", "routes")
+_NAMED = ("accelerators", "service_classes", "servers", "count", "routes", "nodes")
 """Fields of `Entities` that store items by name; documents have them as lists."""
 
 
@@ -89,6 +91,8 @@ class Entities:
     """Optimizer options of the fleet."""
     routes: Mapping[str, Route] = field(default_factory=_nothing)
     """Routes by name; the servers of a route have no separate load."""
+    nodes: Mapping[str, NodeType] = field(default_factory=_nothing)
+    """Node types by name; they are replaced only with the whole fleet."""
 
     def __post_init__(self) -> None:
         for name in _NAMED:

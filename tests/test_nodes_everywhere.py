@@ -13,6 +13,7 @@ from optimizer.plan import Plan
 from optimizer.plan.token_costs import token_costs
 from optimizer.render.cluster_table import ClusterTable, NodeEntry
 from optimizer.render.manifests import node_comment, variants
+from optimizer.schema.files import spec_from_value
 from optimizer.spec.changes import SystemChange
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
@@ -21,6 +22,7 @@ from optimizer.stabilisation.rules import Rules
 from optimizer.studies.figures.figure_document import GridPanel
 from optimizer.studies.figures.making import make_figure
 from optimizer.studies.replay.replay import replay
+from rest_server.fleet import Entities
 
 
 def sixteen() -> System:
@@ -126,3 +128,9 @@ def test_a_picture_shows_the_cards_of_nodes() -> None:
     assert (
         "has no nodes" in make_figure(load_system(document([server("s")], [accelerator("A")])), "nodes").note
     )
+
+
+def test_a_stateful_service_keeps_nodes() -> None:
+    fleet = Entities.of(spec_from_value(example()))
+    assert solve(fleet.system()).total_cost_cents_per_h == 2800
+    assert [*fleet.section("nodes")] == ["p5"]

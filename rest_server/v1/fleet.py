@@ -76,6 +76,8 @@ def import_fleet(
 
 def _check_items(spec: SystemSpec, imported: Entities) -> None:
     """Check every item as for an individual write, and that no name occurs twice."""
+    if len(imported.nodes) < len(spec.nodes):
+        raise SpecError("nodes: a name occurs twice")
     for entity_type in ENTITY_TYPES:
         seen = set()
         for i, item in enumerate(getattr(spec, SECTIONS[entity_type.section].field)):
