@@ -120,7 +120,8 @@ class PlanTable:
     @property
     def cost_cents_per_h(self) -> float:
         """Cost of the rows, at list prices, plus the other costs [cents/h]."""
-        return total([cost_of(self.rows), *(cost.amount_cents_per_h for cost in self.costs)])
+        others = (cost.amount_cents_per_h for cost in self.costs)
+        return total([*(row.cost_cents_per_h for row in self.rows if not row.is_member), *others])
 
 
 def _known(plan: Plan, system: System) -> dict[str, dict[str, Any]]:
