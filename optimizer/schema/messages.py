@@ -312,4 +312,6 @@ def known_name(name: str | None, names: Collection[str], what: str) -> str:
     shown = ", ".join(list(names)[:NAMES_SHOWN])
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     given = "not given" if name is None else f"{name!r} does not exist"
+    if not names:
+        raise SpecError(f"{what}: {given}, and there is no other")
     raise SpecError(f"{what}: {given}; name one of {shown}{more}")
