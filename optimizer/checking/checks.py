@@ -114,6 +114,12 @@ def warned(answer: Answer, system: System, memo: SizingMemo | None = None) -> An
     return answer.model_copy(update={"warnings": warnings}) if warnings else answer  # type: ignore[attr-defined]  # it is Warned
 
 
+def candidates_wire(candidates: Candidates, memo: SizingMemo | None = None) -> dict[str, Any]:
+    """Return candidates as plain values for JSON, with the warnings about their system, if there are any."""
+    warnings = [warning.model_dump(mode="json") for warning in warnings_of(candidates, memo=memo)]
+    return candidates.to_wire() | ({"warnings": warnings} if warnings else {})
+
+
 def _findings(
     system: System,
     index: Index,

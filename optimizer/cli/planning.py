@@ -4,9 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from optimizer.candidates import find_candidates
+from optimizer.candidates import Candidates, find_candidates
 from optimizer.cli.command import (
     Command,
     add_output,
@@ -234,7 +234,14 @@ def _candidates(arguments: argparse.Namespace) -> None:
         with announced_for(system):
             candidates = find_candidates(system)
     warn_about(candidates)
-    show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))
+    show_answer(arguments, lambda: _wire(candidates), lambda: candidate_sections(candidates))
+
+
+def _wire(candidates: Candidates) -> dict[str, Any]:
+    """Return candidates with the warnings about their system as plain values for JSON."""
+    from optimizer.checking.checks import candidates_wire  # reads the catalogue
+
+    return candidates_wire(candidates)
 
 
 COMMANDS = {

@@ -17,7 +17,6 @@ STATEFUL = False
         "horizon?factors=1&factors=0.5",
         "simulate?requests=2000",
         "simulate?requests=2000&repair=true",
-        "figure?kind=load",
     ],
 )
 def test_answers_have_the_warnings_of_check(service: TestClient, route: str) -> None:

@@ -249,6 +249,7 @@ UNFOLLOWED = {
     "only documents in files can name": "values in Python: tests/profiles/test_requested.py",
     "most … can; divide them": "a limit of many servers",
     "its load is a share of the load of": "methods in Python",
+    "its cards exist only in nodes": "methods in Python and sweeps",
     "it is the load of route": "methods in Python",
     "give the load of that route": "tables of loads: tests/spec/test_loads.py",
     "is the name of a server and of a route": "tables of loads: tests/spec/test_loads.py",

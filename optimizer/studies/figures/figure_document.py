@@ -12,7 +12,6 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document
-from optimizer.plan.document import Warned
 from optimizer.printed import Drawn
 from optimizer.quantities import precise
 
@@ -135,7 +134,7 @@ class GridPanel(Document):
     """All groups, including unused ones; the position of a group determines its colour."""
 
 
-class Figure(Drawn, Warned):
+class Figure(Drawn, Document):
     """A figure: panels that belong together, or the reason why there is nothing to show."""
 
     title: str
