@@ -5,7 +5,7 @@ the same warnings: those about documents have file, line and column, and those i
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -114,10 +114,10 @@ def warned(answer: Answer, system: System, memo: SizingMemo | None = None) -> An
     return answer.model_copy(update={"warnings": warnings}) if warnings else answer  # type: ignore[attr-defined]  # it is Warned
 
 
-def candidates_wire(candidates: Candidates, memo: SizingMemo | None = None) -> dict[str, Any]:
+def candidates_wire(candidates: Candidates, warnings: Iterable[PlanWarning]) -> dict[str, Any]:
     """Return candidates as plain values for JSON, with the warnings about their system, if there are any."""
-    warnings = [warning.model_dump(mode="json") for warning in warnings_of(candidates, memo=memo)]
-    return candidates.to_wire() | ({"warnings": warnings} if warnings else {})
+    wire = [warning.model_dump(mode="json") for warning in warnings]
+    return candidates.to_wire() | ({"warnings": wire} if wire else {})
 
 
 def _findings(

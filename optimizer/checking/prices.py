@@ -1,6 +1,7 @@
 """Warns about amounts of money in documents that are probably in another unit than the writer meant."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from optimizer.documents import UnitlessNumber
 from optimizer.errors import SpecError
@@ -10,7 +11,7 @@ from optimizer.schema import Accelerator
 from optimizer.schema.files import Part
 from optimizer.schema.names import Finding, Index
 from optimizer.schema.positions import Location
-from optimizer.spec.currency import prices_of_item
+from optimizer.spec.currency import list_prices
 from optimizer.spec.system import System
 
 LOW_PRICE_PER_TB_PER_S = 5.0
@@ -56,18 +57,8 @@ def _read_as(amount: float, currency: str | None) -> str:
 
 def _unitless(index: Index) -> Iterator[tuple[Part, Location, float]]:
     """Yield the amounts of money that documents state without a unit, except 0."""
-    amounts: list[tuple[Part, Location, float | None]] = []
-    for part, at, accelerator in index.accelerators.values():
-        amounts.append((part, (*at, "cost"), accelerator.cost_cents_per_h))
-        tiers = enumerate(accelerator.tiers)
-        amounts += ((part, (*at, "tiers", i, "cost"), tier.cost_cents_per_h) for i, tier in tiers)
-    amounts += ((part, (*at, "more"), item.more_cents_per_h) for part, at, item in index.capacity.values())
-    for section, items in index.sections.items():
-        for part, at, item in items.values():
-            amounts += ((part, (*at, key), price) for key, price in prices_of_item(section, item))
-    for part, at, options in index.options:
-        amounts.append((part, (*at, "budget"), options.budget_cents_per_h))
-    for part, at, amount in amounts:
+    budgets = ((part, (*at, "budget"), options.budget_cents_per_h) for part, at, options in index.options)
+    for part, at, amount in chain(list_prices(index), budgets):
         if isinstance(amount, UnitlessNumber) and amount:
             yield part, at, amount
 

@@ -3,10 +3,11 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates import find_candidates
 from optimizer.cli.command import (
     Command,
     add_output,
@@ -26,7 +27,6 @@ from optimizer.cli.solving import (
     read_system,
     show_warnings,
     simulating,
-    warn_about,
 )
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
@@ -233,15 +233,12 @@ def _candidates(arguments: argparse.Namespace) -> None:
         system = read_system(arguments, request_of(SizingOptions, arguments))
         with announced_for(system):
             candidates = find_candidates(system)
-    warn_about(candidates)
-    show_answer(arguments, lambda: _wire(candidates), lambda: candidate_sections(candidates))
+    from optimizer.checking.checks import candidates_wire, warnings_of  # reads the catalogue
 
-
-def _wire(candidates: Candidates) -> dict[str, Any]:
-    """Return candidates with the warnings about their system as plain values for JSON."""
-    from optimizer.checking.checks import candidates_wire  # reads the catalogue
-
-    return candidates_wire(candidates)
+    warnings = warnings_of(candidates)
+    show_warnings(warnings)
+    wire = partial(candidates_wire, candidates, warnings)
+    show_answer(arguments, wire, lambda: candidate_sections(candidates))
 
 
 COMMANDS = {

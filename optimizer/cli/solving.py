@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from optimizer.candidates import Candidates
 from optimizer.cli.command import one_line, print_stderr
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
@@ -84,13 +83,6 @@ def show_warnings(warnings: Iterable[PlanWarning]) -> None:
     """Write the warnings about a system to stderr, one line each."""
     for warning in warnings:
         print_stderr(f"inferplan: warning: {one_line(str(warning))}")
-
-
-def warn_about(candidates: Candidates) -> None:
-    """Write the warnings about the system of candidates to stderr, one line each."""
-    from optimizer.checking.checks import warnings_of  # reads the catalogue
-
-    show_warnings(warnings_of(candidates))
 
 
 def read_system(arguments: argparse.Namespace, options: Request) -> System:

@@ -56,6 +56,8 @@ def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> N
 
 def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> None:
     """Run a study for the system that the arguments name, and write the result to stdout."""
+    from optimizer.checking.checks import warned  # reads the catalogue
+
     study = entry.study
     assert study.sections is not None
     options = request_of(study.options, arguments)
@@ -70,6 +72,7 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
             answer = study.answered(system, options, progress)
         except RequestError as error:
             raise in_flags(error, arguments) from None
+    answer = warned(answer, system)
     show_warnings(answer.warnings)
     if output is not None:
         assert study.page is not None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, 
 from optimizer.parallel import Progress, ignore_progress
 
 if TYPE_CHECKING:
-    from optimizer.candidates import SizingMemo
     from optimizer.section import Section
     from optimizer.spec.system import System
 
@@ -64,18 +63,10 @@ class Study(Generic[Options, Answer]):
     epilog: str = ""
     """Text at the end of the command's help."""
 
-    def answered(
-        self,
-        system: "System",
-        options: Options,
-        progress: Progress = ignore_progress,
-        memo: "SizingMemo | None" = None,
-    ) -> Answer:
-        """Run the study for a system, with the optimizer options applied; return the result with warnings."""
-        from optimizer.checking.checks import warned  # reads the catalogue
-
+    def answered(self, system: "System", options: Options, progress: Progress = ignore_progress) -> Answer:
+        """Run the study for a system, with the optimizer options applied; return the result."""
         more = [progress] if "progress" in inspect.signature(self.run).parameters else []
-        return warned(self.run(system, options, *more), system, memo)
+        return self.run(system, options, *more)
 
     @property
     def description(self) -> str:

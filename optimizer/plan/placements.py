@@ -88,6 +88,11 @@ def placements_of(plan: Plan) -> tuple[PlacementRow, ...]:
     return tuple(placement_rows(plan.allocations, plan.shared_cards, plan.rented, members))
 
 
+def all_rows(plan: Plan) -> Iterator[PlanRow]:
+    """Yield the rows of all placements of a plan."""
+    return (row for placement in placements_of(plan) for row in placement.rows)
+
+
 def placement_rows(
     pools: Mapping[str, Iterable[Pool]],
     cards: Iterable[SharedCardUse],

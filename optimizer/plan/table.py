@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from optimizer.arrays import grouped
 from optimizer.features.reserves.uses import ReserveUse
 from optimizer.plan.document import Plan, PlanCost
-from optimizer.plan.placements import PlanRow, placements_of
+from optimizer.plan.placements import PlanRow, all_rows
 from optimizer.plan.sums import total
 from optimizer.schema import Load
 from optimizer.spec.streams import replica_load
@@ -75,8 +75,7 @@ class PlanTable:
             )
             for name in sorted({*plan.allocations, *plan.queued_servers, *short})
         }
-        rows = tuple(row for placement in placements_of(plan) for row in placement.rows)
-        return cls(loads, rows, tuple(plan.shared_costs))
+        return cls(loads, tuple(all_rows(plan)), tuple(plan.shared_costs))
 
     def by(self, key: Callable[[PlanLoad], _Key]) -> dict[_Key, Self]:
         """Group the loads with their rows by a key of the load; costs of no server are in no group."""
@@ -142,8 +141,7 @@ def _known(plan: Plan, system: System) -> dict[str, dict[str, Any]]:
 def rows_by_type(system: System | None, plan: Plan) -> dict[str | None, list[PlanRow]]:
     """Group the rows of replicas in a plan by accelerator type; None for unknown accelerators."""
     types = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
-    rows = (row for placement in placements_of(plan) for row in placement.rows)
-    return grouped((types.get(row.pool.accelerator), row) for row in rows if row.pool is not None)
+    return grouped((types.get(row.pool.accelerator), row) for row in all_rows(plan) if row.pool is not None)
 
 
 def cost_of(rows: Iterable[PlanRow]) -> float:

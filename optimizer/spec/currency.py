@@ -45,7 +45,8 @@ def currency_problems(index: Index, parts: Iterable[Part] = ()) -> Iterator[Find
             yield Finding(part, at, text, first)
 
 
-def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
+def list_prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
+    """Yield the prices of accelerators, of more cards, and of the items of features, with their locations."""
     for part, at, item in index.accelerators.values():
         for place, price in _of_accelerator(item):
             yield part, (*at, *place), price
@@ -55,6 +56,10 @@ def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
     for section, items in index.sections.items():
         for part, at, item in items.values():
             yield from ((part, (*at, key), price) for key, price in prices_of_item(section, item))
+
+
+def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
+    yield from list_prices(index)
     for part, at, server in index.servers.values():
         for key, allocation in (("currentAlloc", server.current), ("desiredAlloc", server.desired)):
             yield from ((part, (*at, key, *place), price) for place, price in _of_allocation(allocation))

@@ -1,6 +1,6 @@
 """Changes of request shapes in a system: the share of a shape, and the hit rate of its prefix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
@@ -71,13 +71,11 @@ def without_hits(system: System) -> System:
     servers = []
     for server in system.documented.values():
         load, never = server.current.load, {"prefix_hit_rate": 0.0}
-        if load.has_shapes:
-            stated = load.model_dump(exclude_unset=True) | (never if load.prefix_tokens else {})
-            if load.shapes:
-                stated["shapes"] = tuple(
-                    shape.model_copy(update=never if shape.prefix_tokens else {}) for shape in load.shapes
-                )
-            servers.append(server.with_load(validated(Load, stated, f"servers.{server.name}.load.")))
+        if load.shapes:
+            missing = (shape.model_copy(update=never if shape.prefix_tokens else {}) for shape in load.shapes)
+            servers.append(server.with_load(reshaped(load, missing)))
+        elif load.has_shapes:
+            servers.append(server.with_load(load.model_copy(update=never)))
     return system.with_items(*servers)
 
 
@@ -87,6 +85,17 @@ def _with_shapes(system: System, name: str, changed: Callable[[Load], tuple[Requ
     for server in system.documented.values():
         load = server.current.load
         if any(shape.name == name for shape in load.shapes):
-            stated = load.model_dump(exclude_unset=True) | {"shapes": changed(load)}
-            servers.append(server.with_load(validated(Load, stated, f"servers.{server.name}.load.")))
+            servers.append(server.with_load(reshaped(load, changed(load), f"servers.{server.name}.load.")))
     return system.with_items(*servers) if servers else system
+
+
+def reshaped(load: Load, shapes: Iterable[RequestShape], place: str = "") -> Load:
+    """Return a load with other request shapes.
+
+    Args:
+        place: prefix of messages.
+
+    Raises:
+        SpecError: the shapes contradict each other, for example because their shares do not add up to 1.
+    """
+    return validated(Load, load.model_dump(exclude_unset=True) | {"shapes": tuple(shapes)}, place)

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.kinds.fields import Load
 from optimizer.kinds.request_shapes import RequestShape
-from optimizer.schema.messages import validated
+from optimizer.spec.shapes import reshaped
 from rest_server.loop.estimators import MIN_LENGTHS, lognormal_below
 from rest_server.loop.window import Buckets
 
@@ -87,7 +87,7 @@ def with_measured_shapes(load: Load, shares: Sequence[float] | None, prefix_shar
         shape.model_copy(update={"share": share} | ({"prefix_hit_rate": rate} if shape.prefix_tokens else {}))
         for shape, share, rate in zip(load.shapes, shares, hits, strict=True)
     ]
-    return validated(Load, load.model_dump(exclude_unset=True) | {"shapes": tuple(changed)}, "")
+    return reshaped(load, changed)
 
 
 def _differs(shares: Sequence[float], shapes: Sequence[RequestShape]) -> bool:

@@ -8,6 +8,7 @@ needed.
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.checking.checks import warned
 from optimizer.errors import SpecError
 from optimizer.jobs.comparing import compare_plans
 from optimizer.jobs.requests import RequestError
@@ -37,7 +38,7 @@ def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Se
     """
     study = STUDIES[name].study
     system = options.applied(system_of(source, settings))
-    answer = study.answered(system, options, memo=memo_of_process(settings.sizing_memo_rows))
+    answer = warned(study.answered(system, options), system, memo_of_process(settings.sizing_memo_rows))
     if getattr(options, "format", "json") == "json" or study.page is None:
         text: str = answer.to_json()
         return text.encode()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from optimizer.candidates import find_candidates
-from optimizer.checking.checks import candidates_wire, with_warnings
+from optimizer.checking.checks import candidates_wire, warnings_of, with_warnings
 from optimizer.compat.row_types import is_row, kind_of_row
 from optimizer.documents import WRITTEN_BY_HAND, Document
 from optimizer.errors import AnalysisError, SpecError
@@ -141,7 +141,8 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
     """Return the candidates and the rejected pairs of the system in a body."""
     memo = memo_of_process(settings.sizing_memo_rows)
     system = options.applied(system_of(body, settings))
-    wire = candidates_wire(find_candidates(system, memo), memo)
+    candidates = find_candidates(system, memo)
+    wire = candidates_wire(candidates, warnings_of(candidates, memo=memo))
     return to_json(wire, inf_nan_mode="null", indent=2)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray, grouped
 from optimizer.features.nodes.fields import NodeType
 from optimizer.features.nodes.limit import CardsInNodes
 from optimizer.schema import Accelerator, ModelProfile
@@ -99,9 +99,7 @@ class NodePool:
     @cached_property
     def groups(self) -> tuple[NodeGroup, ...]:
         """Node types by what fits into them: groups with nodes that are paid for, then larger nodes first."""
-        found: dict[tuple[int, ...], list[int]] = {}
-        for n, column in enumerate(self.capacity.T.tolist()):
-            found.setdefault(tuple(column), []).append(n)
+        found = grouped((tuple(column), n) for n, column in enumerate(self.capacity.T.tolist()))
         groups = [
             NodeGroup(key, tuple(sorted(mine, key=lambda n: (self.cost[n], self.nodes[n].cards))))
             for key, mine in found.items()
@@ -233,9 +231,7 @@ def node_pools(
     unlimited: bool,
 ) -> tuple[NodePool, ...]:
     """Return the nodes of each card type, sorted by type."""
-    by_type: dict[str, list[NodeType]] = {}
-    for node in sorted(nodes, key=lambda node: node.name):
-        by_type.setdefault(node.type, []).append(node)
+    by_type = grouped((node.type, node) for node in sorted(nodes, key=lambda node: node.name))
     sizes = replica_sizes(accelerators, profiles)
     pools = []
     for kind in sorted(by_type):
