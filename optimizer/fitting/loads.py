@@ -24,7 +24,7 @@ from optimizer.fitting.checks import (
 from optimizer.fitting.notes import LEFT_OUT, Note, Say
 from optimizer.fitting.options import Stated
 from optimizer.fitting.record import RunRecord, TokenStats
-from optimizer.fitting.replay import BenchmarkReplay
+from optimizer.fitting.replay import MAX_DRAWS, BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements
 from optimizer.quantities import counted, quantity
 from optimizer.simulation.law import IterationCoefficients
@@ -44,8 +44,12 @@ NEVER_REACHED = 0.5
 """The same ratio for runs of few requests, which never had all their users in flight."""
 TAIL_REQUESTS = 4000
 """Number of requests that are replayed to compute how many are in flight on average."""
-TAIL_DEVIATIONS = 3.0
-"""Standard deviations over replays up to which fewer in flight are the chance of a late end."""
+CHANCE_REQUESTS, CHANCE_DRAWS = 40_000, 50
+"""Number of requests, and most replays, to compute how much that varies."""
+TAIL_DEVIATIONS = 4.0
+"""Standard deviations of the logit over replays up to which fewer in flight are the chance of a late end."""
+NEVER_IDLE = 1e-6
+"""Share of idle users that stands for none."""
 NOT_SENT, CLIENT_DELAY_MS = 0.95, 10.0
 """Criteria for a client that is the bottleneck (R1): it sends less than this share of the offered rate, and
 its median delay exceeds this time [ms].
@@ -175,8 +179,7 @@ def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> Be
     itl_ms, users, rate = run.measured.itl_ms, run.max_in_flight or 1, run.measured.throughput_rps
     if itl_ms is None or not rate:
         return run
-    draws = _kept_in_flight(run, users)
-    expected, chance = draws.mean(), TAIL_DEVIATIONS * draws.std(ddof=min(1, len(draws) - 1))
+    expected = users * _busy_shares(run, users).mean()
     share, known = busy / expected, completed >= FEW_LIVES * users
     kept = (
         f"{quantity(busy, 3)} were in flight, of {quantity(expected, 3)} that {counted(users, 'user')} keep"
@@ -187,7 +190,7 @@ def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> Be
             f"rate times latency is {quantity(busy, 3)} in flight, more than the {counted(users, 'user')}: "
             "its rate or its latency counts other requests",
         )
-    if share >= (IDLE if known else NEVER_REACHED) or busy >= expected - chance:
+    if share >= (IDLE if known else NEVER_REACHED) or busy >= users * _least_busy_share(run, users):
         return run
     if not known:
         say(
@@ -196,18 +199,30 @@ def _as_active(run: BenchmarkRun, busy: float, completed: float, say: Say) -> Be
         return None
     active = users * share
     for _ in range(2):
-        active *= busy / _kept_in_flight(run, active).mean()
+        active *= busy / (math.ceil(active) * _busy_shares(run, active).mean())
     say("idle", f"{kept}: replayed with {quantity(active, 3)} users")
     return _with_users(run, active)
 
 
-def _kept_in_flight(run: BenchmarkRun, users: float) -> FloatArray:
-    """Return how many requests users keep in flight in each replay if all tokens take the same time."""
+def _least_busy_share(run: BenchmarkRun, users: int) -> float:
+    """Return the least share of users in flight that late outputs explain; its logit is about normal."""
+    from scipy.special import expit, logit
+
+    shares = _busy_shares(run, users, CHANCE_REQUESTS, CHANCE_DRAWS)
+    logits = logit(np.clip(shares, NEVER_IDLE, 1 - NEVER_IDLE))
+    return float(expit(logits.mean() - TAIL_DEVIATIONS * logits.std(ddof=min(1, len(logits) - 1))))
+
+
+def _busy_shares(
+    run: BenchmarkRun, users: float, requests: int = TAIL_REQUESTS, most_draws: int = MAX_DRAWS
+) -> FloatArray:
+    """Return the share of users in flight in each of some replays if all tokens take the same time."""
     itl_ms, ttft_ms = run.measured.itl_ms or 0.0, run.measured.ttft_ms or 0.0
     times = IterationCoefficients(itl_ms, client_offset_ms=max(ttft_ms - itl_ms, 0.0))
-    replay = BenchmarkReplay.of(_with_users(run, users), Limits(UNLIMITED, UNLIMITED), TAIL_REQUESTS)
+    active = _with_users(run, users)
+    replay = BenchmarkReplay.of(active, Limits(UNLIMITED, UNLIMITED), requests, most_draws)
     each = [replace(replay, draws=(draw,)).simulate(times, detailed=True) for draw in replay.draws]
-    return np.array([found.in_flight for found in each])
+    return np.array([found.in_flight for found in each]) / (active.max_in_flight or 1)
 
 
 def _with_users(run: BenchmarkRun, users: float) -> BenchmarkRun:

@@ -66,17 +66,19 @@ class BenchmarkReplay:
     """Duration of the run [ms]; inf if the run ends with its last request."""
 
     @classmethod
-    def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "BenchmarkReplay":
+    def of(
+        cls, run: BenchmarkRun, limits: Limits, requests: int = 0, most_draws: int = MAX_DRAWS
+    ) -> "BenchmarkReplay":
         """Draw the requests of a finite run, repeatedly until there are enough.
 
         Args:
             limits: limits of the server; the limit on requests in flight is that of the run.
             requests: minimum number of requests over all draws.
+            most_draws: maximum number of draws.
         """
         count = _count(run)
-        draws = min(
-            max(math.ceil(requests / max(_completed(run), 1.0)), 1), MAX_DRAWS if run.is_random else 1
-        )
+        enough = max(math.ceil(requests / max(_completed(run), 1.0)), 1)
+        draws = min(enough, most_draws if run.is_random else 1)
         seeds = [np.random.SeedSequence(SEED + i) for i in range(draws)]
         users = run.arrivals is Arrivals.CLOSED
         span_ms = math.inf if run.duration_s is None else run.duration_s * MS_PER_S

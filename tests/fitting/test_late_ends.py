@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from synthetic import LIMITS
-from test_small_sets import between, measured
+from test_small_sets import between
 
+from optimizer.arrays import IntArray
+from optimizer.fitting import replay
 from optimizer.fitting.fit import fit
 from optimizer.fitting.loads import as_replayed
 from optimizer.fitting.options import FitOptions, Stated
@@ -19,27 +21,33 @@ from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.record import RunRecord, TokenStats
 from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, TokenCounts
+from optimizer.simulation.engine import simulate
 from optimizer.simulation.law import IterationCoefficients
 
 
 def reported(users: int, requests: int, law: IterationCoefficients, rng: np.random.Generator) -> BenchmarkRun:
-    """Measure a closed loop, and convert what its report would state."""
+    """Simulate a closed loop with random requests, and convert what its report would state of them."""
     lengths = TokenCounts.of(300.0, 150.0), TokenCounts.of(120.0, 120.0)
     run = BenchmarkRun(*lengths, Arrivals.CLOSED, requests=requests, max_in_flight=users)
-    true = BenchmarkReplay.of(run, LIMITS).simulate(law, detailed=True)
-    run = measured(run, law, rng, 0.0)
-    latency_ms = 1000 * true.in_flight / true.throughput_rps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "SEED", int(rng.integers(1000, 10**6)))
+        drawn = BenchmarkReplay.of(run, LIMITS).draws[0]
+    true = simulate(drawn, law, LIMITS)
     record = RunRecord(
-        f"c{users}.json", prompt=TokenStats(300.0, 150.0), output=TokenStats(120.0, 120.0),
-        users=float(users),
-        throughput_rps=true.throughput_rps, ttft_ms=run.measured.ttft_ms, ttft_median_ms=run.measured.ttft_ms,
-        itl_ms=run.measured.itl_ms, exact_itl=True, latency_ms=latency_ms, requested=float(requests),
-        completed=float(requests),
+        f"c{users}.json", prompt=stated(drawn.in_tokens), output=stated(drawn.out_tokens), users=float(users),
+        throughput_rps=1000 * requests / true.last_ms.max(), ttft_ms=true.ttft_ms.mean(),
+        ttft_median_ms=float(np.median(true.ttft_ms)),
+        itl_ms=(true.last_ms - true.first_ms).sum() / (drawn.out_tokens - 1).sum(), exact_itl=True,
+        latency_ms=true.e2e_ms.mean(), requested=float(requests), completed=float(requests),
     )  # fmt: skip
     found = as_replayed(record, Stated())
     assert found.run is not None
     assert (found.run.max_in_flight, found.run.think_ms) == (users, 0.0), found.notes
     return found.run
+
+
+def stated(tokens: IntArray) -> TokenStats:
+    return TokenStats(float(tokens.mean()), float(tokens.std()))
 
 
 def iteration_ms(profile: FittedProfile, batch: float) -> float:
