@@ -43,7 +43,8 @@ def packs(sizes: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
 def least_cost(sizes: tuple[int, ...], nodes: tuple[NodeType, ...]) -> Fraction | None:
     """Return the cost of the cheapest nodes that hold replicas of the given sizes; None if none do."""
     best: Fraction | None = None
-    useful = (min(len(sizes), len(sizes) if one.max_nodes is None else one.max_nodes) for one in nodes)
+    most = (len(sizes) if one.max_nodes is None else one.max_nodes - one.spare_nodes for one in nodes)
+    useful = [min(len(sizes), each) for each in most]
     for counts in itertools.product(*(range(n + 1) for n in useful)):
         pairs = [*zip(nodes, counts, strict=True)]
         cost = sum((exact(float(one.cost_cents_per_h)) * n for one, n in pairs), Fraction(0))
@@ -64,6 +65,8 @@ def node_brute_force(system: System) -> Levels:
     used_of: list[Lot | str] = [*lots, *others, ""]  # the last is the cost of everything else
     names, groups = (_mixed if system.options.heterogeneous else _single)(system, used_of)
     budget = system.options.budget_cents_per_h
+    spares = (exact(float(one.cost_cents_per_h)) * one.spare_nodes for one in system.nodes.values())
+    spare = sum(spares, Fraction(0))
 
     def total(used: Sequence[Fraction]) -> Fraction | None:
         cost = used[-1]
@@ -76,7 +79,7 @@ def node_brute_force(system: System) -> Levels:
             if more is None:
                 return None
             cost += more
-        return cost
+        return cost + spare
 
     def fits(used: Sequence[Fraction]) -> bool:
         if any(used[used_of.index(kind)] > system.capacity.get(kind, 0) for kind in others):
@@ -177,6 +180,9 @@ def random_node_document(seed: int, *, mixed: bool) -> Json:
             server["currentAlloc"]["cost"] = 0.0
     if rng.random() < 0.25:
         source["optimizer"]["budget"] = float(rng.choice([10, 20, 40, 64, 80]))
+    elif rng.random() < 0.3:
+        node = rng.choice(source["nodes"])
+        node["spareNodes"] = min(node.get("maxNodes", 1), rng.choice([1, 2]))
     return source
 
 

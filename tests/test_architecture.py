@@ -80,6 +80,7 @@ PARTS = {
     "offers": "optimizer.candidates",
     "divisions": "optimizer.topologies",
     "coupling": "optimizer.topologies",
+    "staying": "optimizer.plan",
     "uses": "optimizer.plan",
     "view": "optimizer.plan",
     "views": "optimizer.plan",

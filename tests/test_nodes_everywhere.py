@@ -98,12 +98,19 @@ def test_horizons_of_nodes_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert "plan each load with solve" in line
 
 
+def on_node(node: str, replicas: int = 1, **more: str) -> Json:
+    return {"pools": [{"accelerator": "1xH", "numReplicas": replicas, "node": node} | more]}
+
+
 @pytest.mark.parametrize(
     ("section", "change", "way"),
     [
-        ("nodes", {"spareNodes": 1}, "lower maxNodes by them, or give servers spareReplicas"),
+        ("nodes", {"spareNodes": 2, "maxNodes": 1}, "spareNodes: 2 exceeds maxNodes, 1"),
         ("nodes", {"count": 2}, "limit them with maxNodes"),
-        ("servers", {"pools": [{"accelerator": "1xH", "numReplicas": 1, "node": "p5/1"}]}, "not pinned"),
+        ("servers", on_node("p5"), "the name of a node type and the number of the node, such as p5/3"),
+        ("servers", on_node("p4/1"), "node type 'p4' does not exist"),
+        ("servers", on_node("p5/1", 9), "p5/1 has 8 cards, but its replicas have 9"),
+        ("servers", on_node("p5/1", mode="shared"), "only pools with mode own"),
     ],
 )
 def test_what_is_not_planned_is_refused_with_the_way_on(section: str, change: Json, way: str) -> None:

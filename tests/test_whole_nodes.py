@@ -16,7 +16,8 @@ from slow_cases import mostly_slow
 from optimizer import explain, find_candidates, load_system, solve, verify
 from optimizer.features.nodes.fields import NodeType
 from optimizer.features.nodes.packing import NodePool, undivided
-from optimizer.features.nodes.view import Lot, packed
+from optimizer.features.nodes.staying import Lot
+from optimizer.features.nodes.view import packed
 from optimizer.milp.pulp_solvers import PulpSession
 from optimizer.plan import Plan
 from optimizer.solvers.compact import highs_session, solve_milp
@@ -162,3 +163,28 @@ def test_a_node_fewer_and_free_cards_are_explained() -> None:
 )
 def test_contradictions_are_refused(change: Json, text: str) -> None:
     assert text in refusal(lambda: load_system(example() | change))
+
+
+def test_spare_nodes_are_paid_for_and_stay_empty() -> None:
+    nodes = [{"name": "p5", "type": "H", "cards": 8, "cost": "28 USD/h", "maxNodes": 2, "spareNodes": 1}]
+    system = load_system(example(nodes))
+    plan = solve(system)
+    assert plan.total_cost_cents_per_h == 5600
+    (use,) = plan.nodes
+    assert (use.num_nodes, use.spare_nodes, use.cards, use.free_cards) == (2, 1, 16, 3)
+    assert verify(plan, system) == []
+    (explained,) = explain(system).nodes
+    assert explained.without_spare is not None
+    assert explained.without_spare.cost_change_cents_per_h == -2800
+    text = refusal(lambda: load_system(example(nodes, budget=2700)))
+    assert "is below the cost of the spare nodes" in text
+
+
+def test_spare_nodes_of_no_other_node_are_paid_for() -> None:
+    nodes = [
+        {"name": "owned", "type": "H", "cards": 8, "cost": 0, "maxNodes": 1},
+        {"name": "p5", "type": "H", "cards": 8, "cost": "28 USD/h", "spareNodes": 1},
+    ]
+    plan = solve(load_system(example(nodes)))
+    assert [(use.num_nodes, use.spare_nodes) for use in plan.nodes] == [(1, 0), (1, 1)]
+    assert plan.total_cost_cents_per_h == 2800

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.features.caches.sections import cache_section
 from optimizer.features.external.sections import rental_section
-from optimizer.features.nodes.sections import node_sections, node_value_section
+from optimizer.features.nodes.sections import node_sections, node_value_sections
 from optimizer.features.offline.sections import deadline_section
 from optimizer.features.reserves.sections import reserve_sections
 from optimizer.features.routes.sections import loss_section, replayed_route_section, route_sections
@@ -23,7 +23,7 @@ from optimizer.studies.replay.replay_document import Replay
 
 def explained_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield the tables that features add to explanations."""
-    yield from _filled(loss_section(explanation, money), node_value_section(explanation, money))
+    yield from _filled(loss_section(explanation, money), *node_value_sections(explanation, money))
 
 
 def replayed_sections(replay: Replay) -> Iterator[Section]:

@@ -11,7 +11,7 @@ from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
 from optimizer.features.external.uses import Rented
-from optimizer.features.nodes.uses import NodeUse
+from optimizer.features.nodes.uses import NodeMove, NodeUse, machines_of
 from optimizer.features.offline.uses import DeadlineUse
 from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
 from optimizer.features.rollouts.uses import RolloutUse
@@ -239,6 +239,8 @@ class Plan(Printed, Warned):
     """Costs that add up with those of the pools and shared cards to `totalCost`; absent if there are none."""
     nodes: tuple[NodeUse, ...] = Field((), exclude_if=not_, strict=False)
     """Nodes that the plan uses, and the replicas in them; absent if the system has no nodes."""
+    node_moves: tuple[NodeMove, ...] = Field((), alias="nodeMoves", exclude_if=not_, strict=False)
+    """Replicas that move to another node, start or stop; absent if `currentAlloc` states no nodes."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation differs from the current one."""
     currency: str | None = Field(None, exclude_if=is_none)
@@ -395,9 +397,13 @@ class Plan(Printed, Warned):
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:
         """Pools of each planned server as current pools; pools on own cards also with their metrics."""
         current_pools: dict[str, list[tuple[CurrentPool, Pool | None]]] = {}
+        machines = machines_of(self.nodes)
         for name in self.allocations:
-            pools = self.serving_pools_of(name)
-            current_pools[name] = [(_current_pool(pool, pool.accelerator, "own"), pool) for pool in pools]
+            current_pools[name] = [
+                (_current_pool(pool, pool.accelerator, "own", *place), pool)
+                for pool in self.serving_pools_of(name)
+                for place in _places(pool, machines.get((name, pool.accelerator), ()))
+            ]
         for use in self.shared_cards:
             for item in use.servers:
                 pool = _current_pool(item, use.accelerator, "shared")
@@ -488,6 +494,11 @@ class Plan(Printed, Warned):
         return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
 
     @property
+    def costs_of_no_pool(self) -> list[PlanCost]:
+        """Costs beyond list prices that overviews state apart; pools share the costs of nodes."""
+        return [cost for cost in self.costs if cost.origin != "nodes"]
+
+    @property
     def shared_costs(self) -> list[PlanCost]:
         """Costs of what all servers use together, beyond list prices, such as nodes."""
         return [cost for cost in self.costs if cost.origin != "external"]
@@ -547,13 +558,22 @@ def _largest(pools: tuple[Pool, ...]) -> Pool | None:
     return max(pools, key=lambda pool: pool.arrival_rate_rpm, default=None)
 
 
-def _current_pool(pool: Pool, accelerator: str, mode: PoolMode) -> CurrentPool:
+def _places(pool: Pool, machines: Sequence[tuple[str, int]]) -> Sequence[tuple[()] | tuple[str, int]]:
+    """Return node and number of the replicas of a pool on each node, or nothing if not all are known."""
+    return machines if sum(n for _, n in machines) == pool.num_replicas else [()]
+
+
+def _current_pool(
+    pool: Pool, accelerator: str, mode: PoolMode, node: str | None = None, replicas: int | None = None
+) -> CurrentPool:
+    number = pool.num_replicas if replicas is None else replicas
     return CurrentPool.model_construct(  # planned costs can exceed the limits of documents
         accelerator=accelerator,
-        num_replicas=pool.num_replicas,
+        num_replicas=number,
         max_batch=pool.max_batch,
-        cost_cents_per_h=pool.cost_cents_per_h,
+        cost_cents_per_h=pool.cost_cents_per_h * number / pool.num_replicas,
         mode=mode,
+        node=node,
     )
 
 
@@ -563,7 +583,7 @@ def _as_allocation(pools: Sequence[tuple[CurrentPool, Pool | None]], load: Load)
     main = _largest(tuple(own for _, own in pools if own is not None))
     if main is not None:
         values |= {name: getattr(main, name) for name in _OF_LARGEST}
-    if len(pools) > 1 or (pools and main is None):
+    if len(pools) > 1 or (pools and (main is None or pools[0][0].node)):
         values["pools"] = tuple(pool for pool, _ in pools)
     return AllocationData.model_construct(**values)  # planned costs can exceed the limits of documents
 

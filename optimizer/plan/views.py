@@ -12,8 +12,7 @@ from optimizer.arrays import FloatArray
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
 from optimizer.features.external.uses import Rented
 from optimizer.features.nodes.feature import NODES
-from optimizer.features.nodes.uses import NodeUse
-from optimizer.features.nodes.view import node_uses
+from optimizer.features.nodes.view import NodePlacement, node_placement
 from optimizer.features.shared_cards.uses import SharedCardUse
 from optimizer.features.shared_queues.view import Members, measured_members
 from optimizer.limits.cards import CARDS
@@ -114,11 +113,11 @@ class PlanPlacements:
         return kept_replicas(self.system)
 
     @cached_property
-    def nodes(self) -> tuple[NodeUse, ...]:
+    def nodes(self) -> NodePlacement:
         """Nodes that hold the placed replicas and those that keep their cards."""
         if NODES.name not in self.system.features:
-            return ()
-        return node_uses(self.system, self.placed_units, self.kept)
+            return NodePlacement((), ())
+        return node_placement(self.system, self.placed_units, self.kept)
 
     @cached_property
     def placed_units(self) -> PlacedUnits:

@@ -32,6 +32,7 @@ from optimizer.render.plan_sections import limit_columns, limit_unit, overload_s
 from optimizer.render.server_sections import server_sections
 from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.explanation_document import (
+    IGNORES_CAPACITIES,
     Alternative,
     Effect,
     Explanation,
@@ -76,7 +77,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
 
 def _headline(explanation: Explanation) -> Section:
     plan = explanation.plan
-    mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
+    mode = "unlimited" if IGNORES_CAPACITIES in explanation.notes else "limited"
     served = plan.service_text + (f"; {plan.reserve_text}" if plan.requires_reserve else "")
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""

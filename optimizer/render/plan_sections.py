@@ -128,6 +128,7 @@ def _allocations(plan: Plan, system: System) -> Section:
         for i, pool in enumerate(pools.get(server, [None]))
     )
     notes = [*estimates_notes(plan), *_bottlenecks(plan)]
+    notes += ["Costs include those of the nodes, in proportion to cards."] if plan.nodes else []
     return table("Allocations", columns, rows, notes=notes, for_csv=pool_table(overview, system))
 
 

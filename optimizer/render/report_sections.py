@@ -241,7 +241,7 @@ def _types(overview: Overview) -> Section:
             money.number(cost.amount_cents_per_h),
             cost.amount_cents_per_h / total if total else None,
         )
-        for cost in plan.costs
+        for cost in plan.costs_of_no_pool
     ]
     return section
 

@@ -1,24 +1,38 @@
 """Documents of allocations: the accelerator and replicas of a server, and its load."""
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Iterator
 from operator import not_
-from typing import ClassVar, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
-from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity
+from optimizer.arrays import grouped
+from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity, is_none
 from optimizer.kinds.fields import Load
 
 PoolMode = Literal["own", "shared", "external"]
 """Where a pool runs: on the server's own cards, on shared cards, or at an external service."""
+MACHINE_PATTERN = r"^.+/[1-9][0-9]{0,8}$"
+
+
+def _machine(text: str) -> str:
+    if not re.match(MACHINE_PATTERN, text):
+        problem = "must be the name of a node type and the number of the node, such as p5/3, not {given}"
+        raise PydanticCustomError("machine", problem, {"given": repr(text)})
+    return text
+
+
+Machine = Annotated[
+    str, AfterValidator(_machine), WithJsonSchema({"type": "string", "pattern": MACHINE_PATTERN})
+]
+"""A node by the name of its type and a number: ``p5/3``."""
 
 
 class CurrentPool(Document):
     """A part of an allocation: replicas on one accelerator or on shared cards, or an external service."""
-
-    refused_keys: ClassVar[Mapping[str, str]] = {
-        "node": "replicas are not pinned to nodes: the plan packs them into empty nodes; remove it"
-    }
 
     accelerator: str = ""
     """Name of the accelerator, also of shared cards; empty for an external service."""
@@ -30,6 +44,17 @@ class CurrentPool(Document):
     """Cost of the pool [cents/h]."""
     mode: PoolMode = "own"
     """Whether the pool runs on the server's own cards, on shared cards, or at an external service."""
+    node: Machine | None = Field(None, exclude_if=is_none)
+    """Node on which the replicas run: the name of a node type and a number, such as `p5/3`. Each node has a
+    pool of its own. Absent if it is unknown, or if a replica takes several nodes.
+    """
+
+    @model_validator(mode="after")
+    def _has_cards_in_node(self) -> Self:
+        if self.node is not None and self.mode != "own":
+            text = "node: only pools with mode own are placed in nodes; remove it"
+            raise PydanticCustomError("node_of_other", text)
+        return self
 
 
 class AllocationData(Document):
@@ -53,8 +78,9 @@ class AllocationData(Document):
     avg_concurrency: Quantity = Field(0.0, alias="avgConcurrency")
     """Measured number of requests in service; stored but not used."""
     pools: tuple[CurrentPool, ...] = Field((), exclude_if=not_, strict=False)
-    """All pools, if there are several or if any uses shared cards or an external service. The other fields
-    then state the largest pool on own cards, or nothing. Absent if the other fields state everything.
+    """All pools, if there are several, or if any states its node, uses shared cards or an external service.
+    The other fields then state the largest pool on own cards, or nothing. Absent if the other fields state
+    everything.
     """
     load: Load = Load()
     """Load of the server."""
@@ -66,10 +92,12 @@ class AllocationData(Document):
 
     @property
     def stated_pools(self) -> tuple[CurrentPool, ...]:
-        """All pools of the allocation, including one without replicas."""
+        """All pools of the allocation, including one without replicas; those of several nodes as one."""
+        if any(pool.node for pool in self.pools):
+            return tuple(_joined(self.pools))
         if self.pools or not self.accelerator:
             return self.pools
-        values = {name: getattr(self, name) for name in CurrentPool.model_fields if name != "mode"}
+        values = {name: getattr(self, name) for name in _OF_ALLOCATION}
         return (CurrentPool.model_construct(**values),)
 
     @property
@@ -85,3 +113,18 @@ class AllocationData(Document):
     def accelerators(self) -> tuple[str, ...]:
         """Accelerators on which the server has its own cards, even without replicas."""
         return tuple(pool.accelerator for pool in self.stated_pools if pool.mode == "own")
+
+
+_OF_ALLOCATION = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h")
+"""Fields of a pool that an allocation states, too."""
+
+
+def _joined(pools: Iterable[CurrentPool]) -> Iterator[CurrentPool]:
+    """Yield pools without their nodes; those on one accelerator are one pool."""
+    for same in grouped(((pool.mode, pool.accelerator), pool) for pool in pools).values():
+        total = {
+            "num_replicas": sum(pool.num_replicas for pool in same),
+            "cost_cents_per_h": math.fsum(pool.cost_cents_per_h for pool in same),
+            "node": None,
+        }
+        yield same[0].model_copy(update=total)

@@ -1,5 +1,6 @@
 """Current pools of servers: changed numbers of replicas, contradictions, and undefined accelerators."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from optimizer.schema import AllocationData, CurrentPool
@@ -49,23 +50,31 @@ def undefined_accelerators(
             yield from accelerators.missing(part, here, pool.accelerator)
 
 
-def pool_problems(part: Part, at: Location, allocation: AllocationData) -> Iterator[Finding]:
+def pool_problems(part: Part, at: Location, allocation: AllocationData, nodes: Names) -> Iterator[Finding]:
     """Yield the contradictions between the pools of an allocation.
 
     Args:
         part: the document.
         at: location of the allocation in the document.
+        allocation: the allocation.
+        nodes: the defined node types.
     """
-    own: dict[str, int] = {}
+    own: Counter[str] = Counter()
+    seen: set[tuple[str, str | None]] = set()
     for i, pool in enumerate(allocation.pools):
         here, is_external = (*at, "pools", i, "accelerator"), pool.mode == "external"
+        if pool.node is not None:
+            yield from nodes.missing(part, (*at, "pools", i, "node"), pool.node.rpartition("/")[0])
         if is_external == bool(pool.accelerator):
             need = "has no accelerator; remove it" if is_external else "needs an accelerator; add its name"
             yield Finding(part, here, f"a pool with mode {pool.mode} {need}")
-        elif pool.mode == "own" and pool.accelerator in own:
-            yield Finding(part, here, f"{pool.accelerator!r} occurs twice; add up its replicas in one pool")
+        elif pool.mode == "own" and (pool.accelerator, pool.node) in seen:
+            on = f" on {pool.node}" if pool.node else ""
+            text = f"{pool.accelerator!r}{on} occurs twice; add up its replicas in one pool"
+            yield Finding(part, here, text)
         elif pool.mode == "own":
-            own[pool.accelerator] = pool.num_replicas
+            seen.add((pool.accelerator, pool.node))
+            own[pool.accelerator] += pool.num_replicas
     stated = allocation.accelerator, allocation.num_replicas
     if allocation.pools and stated != ("", 0) and stated not in own.items():
         text = f"{stated[1]} x {stated[0]} is none of the pools with mode own"

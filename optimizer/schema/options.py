@@ -27,7 +27,7 @@ class OptimizerOptions(FeatureOptions, LimitOptions):
     """Options of the optimizer."""
 
     unlimited: bool = False
-    """Whether to ignore the numbers of cards in `count`."""
+    """Whether to ignore the numbers of cards in `count`, and `maxNodes` of nodes that cost something."""
     heterogeneous: bool = False
     """Whether a server's replicas can use several accelerators (mixed plan); needs `milpSolver`."""
     milp_solver: bool = Field(default=True, alias="milpSolver")

@@ -70,6 +70,7 @@ def findings(
         "classes": Names("service class", index.classes, "serviceClasses" in incomplete),
         "models": Names("model", {model for model, _ in index.profiles}, "models" in incomplete),
         "servers": Names("server", index.servers, "servers" in incomplete),
+        "nodes": Names("node type", index.sections["nodes"], "nodes" in incomplete),
     }
     documents = Documents(parts, index, profiles, names, lengths_optional, known)
     if _features(index, frozenset()):
@@ -164,7 +165,7 @@ def _server_problems(
         yield from accelerators.missing(part, (*at, "preferred", i), name)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current, free = (*at, "currentAlloc"), not server.keep_accelerator
-    yield from pool_problems(part, current, server.current)
+    yield from pool_problems(part, current, server.current, names["nodes"])
     yield from undefined_accelerators(part, current, server.current, accelerators, unless_priced=free)
 
 

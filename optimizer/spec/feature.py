@@ -21,7 +21,7 @@ class Documents:
     profiles: Mapping[str, Sequence[ModelProfile]]
     """Model profiles by model."""
     names: Mapping[str, Names]
-    """Names that are defined, by section: accelerators, classes, models and servers."""
+    """Names that are defined, by section: accelerators, classes, models, servers and nodes."""
     lengths_optional: bool
     """Whether an unstated input or output length counts as 0 instead of as a fault."""
     known: frozenset[int] = frozenset()

@@ -1,10 +1,12 @@
 """Prices that depend on the number of units, and checks of prices, budgets and power in documents."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from optimizer.arrays import grouped
 from optimizer.documents import UnlimitedCards
+from optimizer.features.nodes.fields import NodeType
 from optimizer.money import cost_text, currency_of
 from optimizer.schema import Accelerator, OptimizerOptions
 from optimizer.schema.files import Part
@@ -21,9 +23,10 @@ def price_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     used = {accelerator for _, accelerator in index.profiles}
     used -= {name for name, (part, at, _) in index.accelerators.items() if at in part.repaired}
+    nodes = [entry.item for entry in index.sections["nodes"].values()]
     for part in parts:
         if "optimizer" in part.spec.model_fields_set:
-            for key, text in option_problems(part.spec.optimizer, accelerators, used):
+            for key, text in option_problems(part.spec.optimizer, accelerators, used, nodes):
                 yield Finding(part, ("optimizer", key), text)
 
 
@@ -110,19 +113,28 @@ def card_price_problems(index: Index) -> Iterator[Finding]:
 
 
 def option_problems(
-    options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]
+    options: OptimizerOptions,
+    accelerators: Mapping[str, Accelerator],
+    used: set[str],
+    nodes: Iterable[NodeType],
 ) -> Iterator[tuple[str, str]]:
     """Yield the name, and a message, of each option that no plan can satisfy, or for which data is missing.
 
     Args:
         accelerators: accelerators by name.
         used: names of the accelerators that profiles use.
+        nodes: the node types.
     """
-    budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators.values())
-    if budget is not None and committed > budget:
-        amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, committed))
-        paid = "{} is below the cost of the committed tiers, {}".format(*amounts)
-        yield "budget", f"{paid}; raise the budget or remove committed tiers"
+    budget = options.budget_cents_per_h
+    for what, cost in (
+        ("committed tiers", committed_cents_per_h(accelerators.values())),
+        ("spare nodes", math.fsum(node.spare_cents_per_h for node in nodes)),
+    ):
+        if budget is not None and cost > budget:
+            amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, cost))
+            paid = f"{{}} is below the cost of the {what}, {{}}".format(*amounts)
+            yield "budget", f"{paid}; raise the budget or remove {what}"
+            return
     if options.max_power_w is None:
         return
     for name in sorted(used & accelerators.keys()):

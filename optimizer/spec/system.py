@@ -226,7 +226,7 @@ class System:
         options = validated(OptimizerOptions, values, "optimizer.")
         profiled = {accelerator for _, accelerator in self.profiles}
         for key, text in (
-            *option_problems(options, self.accelerators, profiled),
+            *option_problems(options, self.accelerators, profiled, self.nodes.values()),
             *refused_options(options, self.features),
         ):
             raise SpecError(f"optimizer.{key}: {text}")

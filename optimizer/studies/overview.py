@@ -9,6 +9,7 @@ from pydantic import Field
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import Document, is_none
+from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
@@ -55,7 +56,11 @@ class _PoolTargets(EmptyRow):
 
 
 class PoolRow(Pool, KindRowFields, _PoolTargets):
-    """One pool of a server, with its targets and performance."""
+    """One pool of a server, with its targets and performance; its cost includes its share of nodes."""
+
+    def with_more_cost(self, cents_per_h: float) -> "PoolRow":
+        """Return the row with an additional cost."""
+        return self.model_copy(update={"cost_cents_per_h": self.cost_cents_per_h + cents_per_h})
 
     def target_on(self, metric: str) -> TargetFigure | None:
         """Return the measured value (mean or percentile) and the limit of a target on a metric.
@@ -110,7 +115,7 @@ class TypeUsage(Document):
     replicas: int
     """Number of replicas on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the pools on this type [cents/h]."""
+    """Cost of the pools on this type, and of its nodes [cents/h]."""
 
 
 class Overview(Document):
@@ -146,8 +151,15 @@ class Overview(Document):
 def describe(system: System, plan: Plan) -> Overview:
     """Return the overview of a system's plan: its pools with targets and performance, and its types."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
+    in_nodes = node_shares_cents_per_h(plan.nodes)
     pools = _with_power(
-        system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
+        system,
+        plan,
+        [
+            row.with_more_cost(in_nodes.get((name, row.accelerator), 0.0))
+            for name in order
+            for row in _pool_rows(system, name, plan.allocations[name])
+        ],
     )
     shared, placed = plan.on_shared_cards, rows_of(plan)
     of_type = rows_by_type(system, plan)
@@ -166,7 +178,8 @@ def describe(system: System, plan: Plan) -> Overview:
             TypeUsage.taken_from(
                 use,
                 replicas=sum(row.replicas for row in of_type.get(use.type, ())),
-                cost_cents_per_h=cost_of(of_type.get(use.type, ())),
+                cost_cents_per_h=cost_of(of_type.get(use.type, ()))
+                + sum(node.cost_cents_per_h for node in plan.nodes if node.type == use.type),
             )
             for use in plan.capacity
         ),

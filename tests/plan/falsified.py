@@ -67,15 +67,18 @@ LAW = {"alpha": 8, "beta": 0.02, "gamma": 5e-5}
 
 
 def in_nodes() -> Json:
-    """Return a system whose servers share nodes of two types, with free cards in one of them."""
+    """Return a system whose servers share nodes of two types, with free cards, a spare node, and a move."""
     cards = [accelerator("1xH", "H", 0), accelerator("4xH", "H", 0, 4)]
     models = [profile("m", "1xH"), profile("n", "4xH")]
     classes = [service_class("gold", 1, ("m", "n"))]
     servers = [server("a", 1500, model="m"), server("b", 1500, model="n")]
     nodes = [
         {"name": "owned", "type": "H", "cards": 8, "cost": 0, "maxNodes": 1},
-        {"name": "rented", "type": "H", "cards": 8, "cost": 28},
+        {"name": "rented", "type": "H", "cards": 8, "cost": 28, "spareNodes": 1},
     ]
+    for one, on, where in ((0, "1xH", (2, 3, 4)), (1, "4xH", (1, 2))):
+        pools = [{"accelerator": on, "numReplicas": 1, "node": f"rented/{n}"} for n in where]
+        servers[one]["currentAlloc"]["pools"] = pools
     return document(servers, cards, {}, models=models, classes=classes) | {"nodes": nodes}
 
 

@@ -11,11 +11,14 @@ from optimizer.studies.explanation.explanation_document import FreeNodeCards, No
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
+_QUESTIONS = {-1: "one node fewer", 0: "no spare node", 1: "one node more"}
+"""What is asked about a node type, by key."""
+
 
 def explain_nodes(
     plan: Plan, system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[NodeExplanation, ...]:
-    """Return the effect of one node more and one fewer of each type, and the use of free cards.
+    """Return the effects of one node more, one fewer and no spare one of each type, and what free cards hold.
 
     One node more is asked only where `maxNodes` binds; otherwise the plan could already have it.
 
@@ -25,14 +28,16 @@ def explain_nodes(
     asked = {}
     for use in plan.nodes:
         most = None if system.options.unlimited else system.nodes[use.node].max_nodes
-        if use.num_nodes:
+        if use.num_nodes > use.spare_nodes:
             asked[use.node, -1] = SystemChange("maxNodes", use.node, use.num_nodes - 1).applied_to(system)
         if most is not None and use.num_nodes == most:
             asked[use.node, 1] = SystemChange("maxNodes", use.node, most + 1).applied_to(system)
+        if use.spare_nodes:
+            asked[use.node, 0] = SystemChange("spareNodes", use.node, 0).applied_to(system)
     nodes = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due),
         asked,
-        lambda key: f"one node of {key[0]} {'more' if key[1] > 0 else 'fewer'}",
+        lambda key: f"{_QUESTIONS[key[1]]} of {key[0]}",
     )
     effects = {key: effect(before, after, system) for key, after in nodes.items()}
     return tuple(
@@ -41,6 +46,7 @@ def explain_nodes(
             num_nodes=use.num_nodes,
             one_more=effects.get((use.node, 1)),
             one_fewer=effects.get((use.node, -1)),
+            without_spare=effects.get((use.node, 0)),
             free_cards=tuple(_free_cards(plan, system, use)),
         )
         for use in plan.nodes

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
+from optimizer.features.nodes.faults import machine_faults
 from optimizer.features.nodes.packing import node_pools, undivided
 from optimizer.schema.names import Finding
 from optimizer.spec.feature import Documents, Feature
@@ -23,6 +24,7 @@ def _faults(documents: Documents) -> Iterator[Finding]:
             yield Finding(part, (*at, "type"), text)
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     profiles = {key: entry.item for key, entry in index.profiles.items()}
+    yield from machine_faults(documents)
     for pool in node_pools(nodes.values(), accelerators, profiles, unlimited=False):
         part, at, _ = index.sections["nodes"][pool.nodes[0].name]
         for small, large in undivided(pool.sizes):

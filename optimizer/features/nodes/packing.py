@@ -77,10 +77,16 @@ class NodePool:
 
     @cached_property
     def most(self) -> FloatArray:
-        """Maximum number of nodes of each type, inf without a limit, shape (N,)."""
+        """Maximum number of nodes of each type for replicas, inf without a limit, shape (N,)."""
         lifted = [self.unlimited and node.cost_cents_per_h > 0 for node in self.nodes]
         most = [None if lift else node.max_nodes for lift, node in zip(lifted, self.nodes, strict=True)]
-        return np.array([np.inf if one is None else float(one) for one in most])
+        pairs = zip(most, self.nodes, strict=True)
+        return np.array([np.inf if one is None else float(one - node.spare_nodes) for one, node in pairs])
+
+    @property
+    def spare_cost(self) -> float:
+        """Cost of all spare nodes [cents/h]."""
+        return sum(node.spare_cents_per_h for node in self.nodes)
 
     @cached_property
     def card_price(self) -> float:
@@ -91,7 +97,7 @@ class NodePool:
 
     @property
     def amounts(self) -> dict[str, float]:
-        """Cards that all nodes together have for each item; only items with a limit."""
+        """Cards that all nodes except spare ones have for each item; only items with a limit."""
         some = self.capacity > 0  # inf * 0 is not a number
         total = [(row[used] * self.most[used]).sum() for row, used in zip(self.capacity, some, strict=True)]
         return {item: float(n) for item, n in zip(self.items, total, strict=True) if np.isfinite(n)}

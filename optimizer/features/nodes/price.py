@@ -34,6 +34,7 @@ class NodePrice(SharedPrice):
                 cost=pool.cost,
                 adds=pool.capacity.astype(np.float64),
                 meanings=tuple(f"nodes of type {node.name}" for node in pool.nodes),
+                fixed=pool.spare_cost,
                 pool=pool,
             )
 
@@ -43,11 +44,11 @@ class NodePrice(SharedPrice):
         return np.full(len(self.upper), np.inf) if counts is None else np.array(counts, np.float64)
 
     def parts(self, used: FloatArray, before: FloatArray) -> Iterator[CostPart]:
-        """Yield the cost of the nodes of each type; use is that of each row, shape (K,)."""
+        """Yield the cost of the nodes of each type, with spare ones; use is that of each row, shape (K,)."""
         every, already = self.values(used + before), self.values(before)
         counts = np.where(np.isfinite(every), every - already, 0.0)  # the limit reports missing nodes
         for node, count, cost in zip(self.pool.nodes, counts.tolist(), self.cost.tolist(), strict=True):
-            yield CostPart(node.name, count * cost)
+            yield CostPart(node.name, count * cost + node.spare_cents_per_h)
 
     def most_of(self, use: FloatArray) -> FloatArray:
         """Return the cost of nodes of its own for each replica [cents/h], shape (C,).

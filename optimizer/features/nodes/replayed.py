@@ -27,7 +27,7 @@ def node_costs_cents_per_h(system: System, items: Iterable[OnNodes]) -> Mapping[
         mine = [item for item in every if item.type == pool.type and item.number]
         counts = pool.cheapest(pool.need((item.cards, item.number) for item in mine))
         used = sum(item.cards * item.number for item in mine)
-        cost = used * pool.card_price if counts is None else float(pool.cost @ counts)
+        cost = used * pool.card_price if counts is None else float(pool.cost @ counts) + pool.spare_cost
         for item in mine:
             for server in item.servers:
                 node_costs_cents[server] += cost * item.cards * item.number / used / len(item.servers)

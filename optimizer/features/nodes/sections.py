@@ -1,15 +1,15 @@
 """Tables of nodes in plans, reports and explanations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from optimizer.features.nodes.uses import NodeContents
-from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
-from optimizer.section import Column, FormattedValue, Section, name, table
-from optimizer.studies.explanation.explanation_document import Effect, Explanation, FreeNodeCards
+from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table
+from optimizer.studies.explanation.explanation_document import Effect, Explanation
+from optimizer.text import some_names
 
 
 def node_sections(plan: Plan) -> Iterator[Section]:
@@ -20,6 +20,7 @@ def node_sections(plan: Plan) -> Iterator[Section]:
         name("node type", "node"),
         name("cards of", "type"),
         Column("nodes", "num_nodes", form=",d"),
+        *((Column("spare", "spare_nodes", form=",d"),) if any(use.spare_nodes for use in plan.nodes) else ()),
         Column("cards", "cards", form=",d"),
         Column("free", "free_cards", form=",d"),
         Money.of(plan).column("cost", lambda item: item.cost_cents_per_h),
@@ -30,45 +31,63 @@ def node_sections(plan: Plan) -> Iterator[Section]:
         name("node type", lambda row: row[0]),
         Column("nodes", lambda row: row[1].num_nodes, form=",d"),
         Column("free cards", lambda row: row[1].free_cards, form=",d"),
+        name("numbers", lambda row: _machines(row[0], row[1].machines)),
         name("replicas in each", lambda row: _replicas(row[1])),
     )
     section = table("Replicas in nodes", contents, inside, "node contents")
     if section.rows:
         yield section
-
-    shares = [(*spot, cost) for spot, cost in sorted(node_shares_cents_per_h(plan.nodes).items())]
-    if shares:
-        yield table(
-            "Cost of nodes by pool",
-            (
-                name("server", lambda row: row[0]),
-                name("accelerator", lambda row: row[1]),
-                Money.of(plan).column("cost", lambda row: row[2]),
-            ),
-            shares,
-            "node costs",
-        )
+    yield from _changes(plan)
 
 
-def node_value_section(explanation: Explanation, money: Money) -> Section:
-    """Return the table of the values of nodes."""
+def _changes(plan: Plan) -> Iterator[Section]:
+    """Yield the table of replicas that move, start or stop, and the nodes to add and to remove."""
+    for what, nodes in (
+        ("add", [one for use in plan.nodes for one in use.added]),
+        ("remove, when they are empty", [one for use in plan.nodes for one in use.emptied]),
+    ):
+        if nodes:
+            yield sentence(f"Nodes to {what}: {some_names(nodes)}.")
+    columns = (
+        name("server", "server"),
+        name("accelerator", "accelerator"),
+        Column("replicas", "num_replicas", form=",d"),
+        name("from", lambda move: move.before or ""),
+        name("to", lambda move: move.after or ""),
+        Money.of(plan).column("penalty", lambda move: move.penalty_cents_per_h or None),
+    )
+    if plan.node_moves:
+        yield table("Replicas that move, start or stop", columns, plan.node_moves, "node moves")
+
+
+def _machines(node: str, machines: Sequence[str]) -> str:
+    return some_names([one.removeprefix(f"{node}/") for one in machines])
+
+
+def node_value_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the tables of the values of nodes, and of what their free cards could hold."""
 
     def value(effect: Effect | None) -> FormattedValue | None:
         return None if effect is None else effect_value(effect, money, explanation.plan)
 
+    has_spare = any(item.without_spare for item in explanation.nodes)
     columns = (
         name("node type", "node"),
         Column("nodes", "num_nodes", form=",d"),
         Column("one more", lambda item: value(item.one_more), money.unit),
         Column("one fewer", lambda item: value(item.one_fewer), money.unit),
-        name("free cards could hold", lambda item: " or ".join(map(_free, item.free_cards))),
+        *((Column("no spare", lambda item: value(item.without_spare), money.unit),) if has_spare else ()),
     )
-    return table("What a node is worth", columns, explanation.nodes, "node values")
-
-
-def _free(item: FreeNodeCards) -> str:
-    rate = f"{quantity(item.rate_rpm)} req/min"
-    return f"{item.num_replicas} more {item.server} ({item.accelerator}), {rate}, for nothing"
+    yield table("What a node is worth", columns, explanation.nodes, "node values")
+    columns = (
+        name("node type", lambda row: row[0]),
+        name("server", lambda row: row[1].server),
+        name("accelerator", lambda row: row[1].accelerator),
+        Column("more replicas", lambda row: row[1].num_replicas, form=",d"),
+        Column("load", lambda row: row[1].rate_rpm, RPM, quantity),
+    )
+    free = [(item.node, each) for item in explanation.nodes for each in item.free_cards]
+    yield table("What free cards could hold, for nothing (one row or another)", columns, free, "free cards")
 
 
 def _replicas(item: NodeContents) -> str:

@@ -1,8 +1,12 @@
 """The section of a plan about whole nodes."""
 
+from collections.abc import Iterable
+from operator import not_
+
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.arrays import grouped
+from optimizer.documents import Document, is_none
 
 
 class NodeReplicas(Document):
@@ -31,6 +35,8 @@ class NodeContents(Document):
     """Number of cards that are free in each of them."""
     replicas: tuple[NodeReplicas, ...] = Field(strict=False)
     """Replicas in each of them."""
+    machines: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Names of these nodes, such as `p5/3`; absent if `currentAlloc` states no nodes."""
 
 
 class NodeUse(Document):
@@ -41,12 +47,50 @@ class NodeUse(Document):
     type: str
     """Accelerator type of the cards."""
     num_nodes: int = Field(alias="numNodes")
-    """Number of nodes that the plan uses."""
+    """Number of nodes that the plan uses, with spare ones."""
+    spare_nodes: int = Field(0, alias="spareNodes", exclude_if=not_)
+    """Number of these nodes that stay empty, in case others fail; absent if there are none."""
     cards: int
     """Number of cards of all these nodes."""
     free_cards: int = Field(alias="freeCards")
-    """Number of cards of these nodes that no replica uses."""
+    """Number of cards of these nodes that no replica uses, without those of spare nodes."""
     cost_cents_per_h: float = Field(alias="costCentsPerH")
     """Cost of the nodes [cents/h]."""
     contents: tuple[NodeContents, ...] = Field(strict=False)
-    """Which replicas lie in which nodes; the largest replicas are placed first, each where least is free."""
+    """Which replicas lie in which nodes. Replicas stay on the nodes that `currentAlloc` states. Of the
+    others, the largest are placed first, each where least is free.
+    """
+    added: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Nodes that are needed in addition to those of `currentAlloc`; absent if it states no nodes."""
+    emptied: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Nodes that have replicas now and none in the plan; absent if there are none."""
+
+
+class NodeMove(Document):
+    """Replicas that move from one node to another, start or stop; only with nodes in `currentAlloc`."""
+
+    server: str
+    """Name of the planned server."""
+    accelerator: str
+    """Accelerator of the replicas."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas."""
+    before: str | None = Field(None, alias="from", exclude_if=is_none)
+    """Node on which they run now, such as `p5/3`; absent if they start, or if it is unknown."""
+    after: str | None = Field(None, alias="to", exclude_if=is_none)
+    """Node on which they run in the plan; absent if they stop."""
+    penalty_cents_per_h: float = Field(0.0, alias="penaltyCentsPerH")
+    """Transition penalty on the cost of the replicas on both nodes [cents/h], which is not in `objective`; 0
+    if they start or stop.
+    """
+
+
+def machines_of(uses: Iterable[NodeUse]) -> dict[tuple[str, str], list[tuple[str, int]]]:
+    """Return the named nodes of each pool with the numbers of replicas, by server and accelerator."""
+    return grouped(
+        ((one.server, one.accelerator), (machine, one.num_replicas))
+        for use in uses
+        for item in use.contents
+        for machine in item.machines
+        for one in item.replicas
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.plan import Plan
 from optimizer.quantities import counted, percent, quantity
@@ -69,8 +70,11 @@ def _columns(money: Money, *, tokens: bool) -> list[Column]:
 
 
 def _rows(plan: Plan, system: System | None) -> Iterator[_Row]:
+    in_nodes = node_shares_cents_per_h(plan.nodes)
     for use in plan.shared_cards:
-        for i, item in enumerate(use.servers):
+        more = in_nodes.get((use.name, use.accelerator), 0.0) / len(use.servers)
+        for i, pool in enumerate(use.servers):
+            item = pool.model_copy(update={"cost_cents_per_h": pool.cost_cents_per_h + more})
             target = None if system is None else system.target_of(system.servers[item.server])
             limits = dict(target.latency_targets()) if target is not None else {}
             means = [

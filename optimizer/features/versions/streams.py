@@ -169,7 +169,7 @@ def version_problems(documents: Documents) -> Iterator[Finding]:
             yield from names["models"].missing(part, (*here, "model"), share.model)
             if share.current is not None:
                 current = (*here, "currentAlloc")
-                yield from pool_problems(part, current, share.current)
+                yield from pool_problems(part, current, share.current, names["nodes"])
                 yield from undefined_accelerators(part, current, share.current, names["accelerators"])
             if share.model != server.model:
                 mine = documents.profiles.get(share.model, ())

@@ -16,7 +16,7 @@ from optimizer.spec.streams import members_of, planned_names
 from optimizer.spec.system import System
 from optimizer.studies.explanation.answering import Answer, all_answers, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
-from optimizer.studies.explanation.explanation_document import Explanation
+from optimizer.studies.explanation.explanation_document import IGNORES_CAPACITIES, Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.servers import explain_servers, server_questions
@@ -132,5 +132,5 @@ def _notes(system: System) -> tuple[str, ...]:
             "value); where the two differ in sign, both are given"
         )
     if system.options.unlimited:
-        notes.append("the plan ignores the capacities, so that cards have no price")
+        notes.append(IGNORES_CAPACITIES)
     return tuple(notes)

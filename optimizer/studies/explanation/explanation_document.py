@@ -372,18 +372,24 @@ class FreeNodeCards(Document):
 
 
 class NodeExplanation(Document):
-    """Effects of one node more or fewer of a type, and the use of its free cards."""
+    """Effects of one node more or fewer of a type, or of no spare ones, and the use of its free cards."""
 
     node: str
     """Name of the node type."""
     num_nodes: int = Field(alias="numNodes")
-    """Number of nodes that the plan uses."""
+    """Number of nodes that the plan uses, with spare ones."""
     one_more: Effect | None = Field(None, alias="oneMore", exclude_if=is_none)
     """Effect of one node more; absent if the plan could have it already, or out of time."""
     one_fewer: Effect | None = Field(None, alias="oneFewer", exclude_if=is_none)
     """Effect of one node fewer; absent if the plan uses none, or out of time."""
+    without_spare: Effect | None = Field(None, alias="withoutSpare", exclude_if=is_none)
+    """Effect of no spare nodes of the type; absent if there are none, or out of time."""
     free_cards: tuple[FreeNodeCards, ...] = Field((), alias="freeCards", exclude_if=not_, strict=False)
     """Replicas that would fit into the free cards; absent if none would."""
+
+
+IGNORES_CAPACITIES = "the plan ignores the capacities, so that cards have no price"
+"""Note of an explanation of an unlimited plan."""
 
 
 class Explanation(Printed, Warned):

@@ -80,7 +80,7 @@ def explain_units(
             **dict(values[use.limit, use.item]),
         )
         for use in plan.limits
-        if (use.limit, use.item) in values
+        if (use.limit, use.item) in steps
     )
     return types, limits
 

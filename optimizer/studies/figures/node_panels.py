@@ -8,11 +8,12 @@ from optimizer.studies.figures.figure_document import Cell, GridPanel
 MAX_NODES = 40
 """Maximum number of rows."""
 FREE = Cell(text="free")
+SPARE = Cell(text="spare")
 
 
 def node_panel(uses: tuple[NodeUse, ...]) -> GridPanel | None:
     """Return the panel of the cards of nodes, with their servers; None without nodes."""
-    rows = [(use, item) for use in uses for item in use.contents]
+    rows = [(use, item) for use in uses for item in (*use.contents, *_spare(use))]
     if not rows:
         return None
     omitted, rows = len(rows) - MAX_NODES, rows[:MAX_NODES]
@@ -27,6 +28,13 @@ def node_panel(uses: tuple[NodeUse, ...]) -> GridPanel | None:
     )
 
 
+def _spare(use: NodeUse) -> Iterator[NodeContents]:
+    """Yield the spare nodes of a type, if any."""
+    if use.spare_nodes:
+        each = use.cards // use.num_nodes
+        yield NodeContents(num_nodes=use.spare_nodes, free_cards=each, replicas=())
+
+
 def _cards(item: NodeContents) -> int:
     return item.free_cards + sum(one.cards * one.num_replicas for one in item.replicas)
 
@@ -35,4 +43,4 @@ def _row(kind: str, item: NodeContents) -> Iterator[Cell]:
     """Yield the cells of one node, the largest replicas first."""
     for one in sorted(item.replicas, key=lambda one: (-one.cards, one.server)):
         yield from [Cell(text=one.server, group=kind)] * (one.cards * one.num_replicas)
-    yield from [FREE] * item.free_cards
+    yield from [FREE if item.replicas else SPARE] * item.free_cards

@@ -426,7 +426,7 @@ def plan_figure(shown: PlannedSystem, before: PlannedSystem | None, panels: Sequ
 
 def _other_costs(plan: Plan) -> str:
     """Return a note on the parts of the total cost that are in no type's or server's cost."""
-    costs = totals((ORIGINS[cost.origin], cost.amount_cents_per_h) for cost in plan.costs)
+    costs = totals((ORIGINS[cost.origin], cost.amount_cents_per_h) for cost in plan.costs_of_no_pool)
     parts = [f"{what} ({cost_amount(cost, plan.currency)})" for what, cost in costs.items()]
     return f"the total includes {' and '.join(parts)}" if parts else ""
 
