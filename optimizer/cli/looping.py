@@ -53,7 +53,7 @@ def _loop(arguments: argparse.Namespace) -> int:
     options = request_of(LoopFlags, arguments)
     config = read_config(arguments.config)
     system = load_system(config.system)
-    check_supported(system)
+    check_supported(system, config)
     for text in config.warnings:
         print_stderr(f"inferplan: warning: {arguments.config}: {text}")
     if options.again is not None:

@@ -15,7 +15,8 @@ def replay_sections(replay: Replay) -> list[Section]:
         f"replicas take {precise(replay.startup_s)} s to start; "
         "missed: requests beyond the maximum rate within targets of the ready replicas"
     )
-    return [sentence(summary), _policies(replay), _servers(replay), *replayed_sections(replay)]
+    tables = [_policies(replay), _servers(replay), *replayed_sections(replay)]
+    return [sentence(summary), *tables, *([_headrooms(replay)] if replay.headrooms else [])]
 
 
 def _missed(item: ReplayPolicy | ReplayedServer) -> float:
@@ -39,6 +40,16 @@ def _policies(replay: Replay) -> Section:
         ),
     )
     return table("Ways to follow the plans", columns, replay.variants, "ways")
+
+
+def _headrooms(replay: Replay) -> Section:
+    columns = (
+        Column("headroom", "headroom", form=".0%"),
+        Column("replica-hours a day", "replica_hours_per_day", form=",.1f"),
+        Column("late", "late", form=".2%"),
+        Column("changes", "changes", form=",d"),
+    )
+    return table("Headroom of the loop", columns, replay.headrooms, "headrooms")
 
 
 def _servers(replay: Replay) -> Section:

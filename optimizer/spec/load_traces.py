@@ -1,18 +1,22 @@
-"""Reads load traces from CSV files: the load of each server in the interval before each time.
+"""Reads load traces from CSV files, or from records of the control loop: loads before each time.
 
 The long format has the columns ``time,server,arrivalRate`` and optionally ``avgInTokens`` and
 ``avgOutTokens``. The wide format has ``time`` and a column with the rate of each server. Times are seconds,
 or dates with times. A server without a row, or with an empty cell, was not reported at that time. A route is
 listed like a server, with the rate of all its requests. The two servers of a route have no separate rates.
+Records of the loop are a file with the ending ``.jsonl``; servers that the loop held are not reported.
 """
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.schema import Route, Server
+from optimizer.schema.files import read_text
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.loads import load_names, load_owner, loaded, noun_of
 from optimizer.spec.system import System, planned_servers
@@ -68,13 +72,15 @@ def with_step(system: System, step: LoadStep) -> System:
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
-    """Read a load trace from a CSV file, sorted by time.
+    """Read a load trace from a CSV file or from records of the loop, sorted by time.
 
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
     steps: dict[float, dict[str, Server | Route]] = {}
-    for place, fields in csv_rows(path, partial(_column, system=system), "time"):
+    is_records = str(path).endswith(".jsonl")
+    rows = _recorded(path) if is_records else csv_rows(path, partial(_column, system=system), "time")
+    for place, fields in rows:
         here = steps.setdefault(_seconds(fields.pop("time"), place), {})
         for name, given in _loads(fields):
             owner = loaded(system, name, given, place)
@@ -89,6 +95,31 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
     if len(steps) < 2:
         raise SpecError(f"{path}: at least two times are needed, this has {len(steps)}")
     return tuple(LoadStep.of(system, when, steps[when].values()) for when in sorted(steps))
+
+
+_RECORDED = {"arrivalRate": "arrived_rps", "avgInTokens": "in_tokens", "avgOutTokens": "out_tokens"}
+"""Keys of loads in records of the loop, by field."""
+
+
+def _recorded(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the place and the fields of each measured load in records of the loop.
+
+    Raises:
+        SpecError: a line is not a record.
+    """
+    for number, line in enumerate(read_text(Path(path)).splitlines(), 1):
+        place = f"{path}:{number}"
+        try:
+            record = json.loads(line)
+            loads, now_s = record["loads"].items(), float(record["inputs"]["now_s"])
+            measured = [(name, load) for name, load in loads if name not in record["holds"]]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SpecError(f"{place}: not a record of 'inferplan loop': {error!r}") from None
+        for name, load in measured:
+            known = {field: load[key] for field, key in _RECORDED.items() if load.get(key) is not None}
+            if "arrivalRate" in known:
+                known["arrivalRate"] = f"{known['arrivalRate']}/s"
+                yield place, {"time": str(now_s), "server": name, **{k: str(v) for k, v in known.items()}}
 
 
 def _column(name: str, names: list[str], system: System) -> str:

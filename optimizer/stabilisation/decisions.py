@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from optimizer.stabilisation.demand import ServerDemand
 from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.missing_loads import MissingLoad
 
@@ -144,3 +145,5 @@ class Observation:
     """Existing replicas by server and accelerator; servers without a report are absent."""
     incomplete: Mapping[str, MissingLoad] = field(default_factory=dict)
     """Servers whose load lacks values, with what is done without them."""
+    demands: Mapping[str, ServerDemand] = field(default_factory=dict)
+    """Demands of the servers whose arrivals are counted."""

@@ -22,6 +22,7 @@ from optimizer.stabilisation.decisions import (
 from optimizer.stabilisation.rules import Rules, StepLimit
 from optimizer.stabilisation.running import RunningPool, same_requests
 from optimizer.tolerances import ROUNDING
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,10 @@ class _Step:
         margin = self.rules.scale_down_load
         if margin is None or target.replicas >= before or len(self.wanted.targets) > 1 or not target.rate_rpm:
             return target
-        if estimate is not None and estimate.mean_rpm:
+        demand = self.seen.demands.get(self.wanted.server.name)
+        if demand is not None:
+            margin = min(margin, 1 + demand.deviation)
+        elif estimate is not None and estimate.mean_rpm:
             cv = self.wanted.server.current.load.arrival_cv
             # A load that is known exactly needs no margin: at most one standard deviation of its mean.
             known = 1 + estimate.deviation_rpm(self.rules.load_window_s, cv) / estimate.mean_rpm
@@ -330,10 +334,7 @@ class _Step:
             upper = max(before - there.pending, target.replicas)
         window_s, result = self.rules.scale_down_window_s, target
         if window_s is not None:
-            since = self.seen.now_s - window_s
-            # The largest recommendation within the window holds, as in a HorizontalPodAutoscaler.
-            past = [item.recommended.get(name, 0) for item in self.last.past if item.last_s > since]
-            lowest = min(upper, max([target.replicas, *past]))
+            lowest = min(upper, self._held_by(name, target, window_s))
             if lowest > target.replicas:
                 detail = f"{lowest} were recommended within the last {window_s:g} s"
                 result = _held(target, lowest, TargetReason.scale_down_window, detail)
@@ -345,6 +346,25 @@ class _Step:
                 detail = f"at least {lowest} within {step.period_s:g} s"
                 result = _held(target, lowest, TargetReason.scale_down_limit, detail)
         return result
+
+    def _held_by(self, name: str, target: ReplicaTarget, window_s: float) -> int:
+        """Return the replicas that `scaleDownWindow` keeps: the largest number recommended within that time.
+
+        So does a HorizontalPodAutoscaler. After a significant fall of the load, only a start-up time counts,
+        and the replicas for a load that is hardly exceeded.
+        """
+
+        def most(time_s: float) -> int:
+            since = self.seen.now_s - time_s
+            past = [item.recommended.get(name, 0) for item in self.last.past if item.last_s > since]
+            return max([target.replicas, *past])
+
+        demand = self.seen.demands.get(self.wanted.server.name)
+        if demand is None or demand.hold_s is None or not target.rate_rpm:
+            return most(window_s)
+        share = target.replicas / max(1, sum(self.wanted.replicas.values()))
+        likely = _replicas(SECONDS_PER_MINUTE * demand.at_most_rps * share, target.rate_rpm)
+        return min(most(window_s), max(likely, most(demand.hold_s)))
 
     def _reported(self, name: str) -> ReplicaStatus | None:
         return None if self.replicas is None else self.replicas.get(name)

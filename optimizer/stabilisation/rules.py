@@ -93,3 +93,6 @@ RECOMMENDED = Rules(
     scale_down_limit=StepLimit(share=0.1, replicas=1, period_s=120.0),
 )
 """All rules, with usual values for fleets whose replicas take minutes to start."""
+
+FOR_COUNTS = RECOMMENDED.model_copy(update={"noise": None, "scale_down_limit": None})
+"""Rules beside demands from counts, which decide themselves what is noise and which replicas can leave."""

@@ -1,16 +1,18 @@
 """Configuration of the control loop, a document in YAML or JSON."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document, In, Name, Seconds, Url
 from optimizer.errors import SpecError
 from optimizer.schema.files import plain_value, read_text
 from optimizer.schema.messages import json_type, validated
-from optimizer.stabilisation.rules import RECOMMENDED, Rules
+from optimizer.stabilisation.forecast import ForecastSettings
+from optimizer.stabilisation.rules import FOR_COUNTS, Rules
 from optimizer.units import SHARE
 
 MIN_LEASE_PERIODS = 2
@@ -92,17 +94,6 @@ class KubernetesTarget(Document):
     """Workloads whose names differ from those that `inferplan manifests` gives them."""
 
 
-class ForecastSettings(Document):
-    """Settings of the forecast of arrival rates."""
-
-    level_s: Seconds = Field(120.0, alias="level")
-    """Time constant of the average that estimates the level of the rate [s]."""
-    trend_s: Seconds = Field(900.0, alias="trend")
-    """Time constant of the average that estimates the trend of the rate [s]."""
-    days: Annotated[float, Field(ge=1, le=365)] = 3.0
-    """Number of days over which the daily pattern is averaged."""
-
-
 class DriftSettings(Document):
     """Settings for comparing measured token times and TTFTs with the profiles."""
 
@@ -142,6 +133,22 @@ def _forecast(raw: object) -> object:
     return raw
 
 
+def _one_or_each(kind: Any) -> BeforeValidator:
+    """Return a validator of one value, or of an object with one value for each name.
+
+    Errors are then about the one of the two types that was meant.
+    """
+    one, each = TypeAdapter(kind), TypeAdapter(dict[Name, kind])
+    return BeforeValidator(
+        lambda raw: raw if raw is None else (each if isinstance(raw, dict) else one).validate_python(raw)
+    )
+
+
+QueueKind = Literal["common", "own"]
+Routing = Literal["leastLoaded", "random"]
+DEFAULT_STARTUP_S = 120.0
+
+
 class LoopConfig(Document):
     """Configuration of the control loop."""
 
@@ -157,8 +164,18 @@ class LoopConfig(Document):
     """Time from the start of one cycle to the start of the next [s]."""
     window_s: Seconds = Field(60.0, alias="window")
     """Length of the time window in which requests are counted [s]."""
-    drain_s: Seconds = Field(90.0, alias="drain")
-    """Time in which waiting requests should be served in addition to new ones [s]."""
+    late_cost: Annotated[float, Field(ge=0, le=10_000)] = Field(20.0, alias="lateCost")
+    """Cost of a request that is late because it waits, in costs of serving one request; 0: waiting requests
+    get no replicas.
+    """
+    drain_s: Seconds | None = Field(None, alias="drain")
+    """Without effect, because `lateCost` replaced it [s]."""
+    queue: Annotated[QueueKind | Mapping[str, QueueKind] | None, _one_or_each(QueueKind)] = None
+    """Whether all replicas of a server serve one queue (`common`), or each has its own; one value, or one
+    for each server. Default: common for shared queues, and if a gateway counts arrivals; otherwise own.
+    """
+    routing: Annotated[Routing | Mapping[str, Routing], _one_or_each(Routing)] = "leastLoaded"
+    """How requests are routed to the replicas of a server; one value, or one for each server."""
     coverage: Annotated[float, In(SHARE, gt=0, le=1)] = 0.9
     """Minimum fraction of a server's replicas that must report; their load is then scaled up to all replicas.
     """
@@ -166,16 +183,17 @@ class LoopConfig(Document):
     """Whether the variation of token lengths is also measured, for servers whose queue model uses it."""
     scale_to_zero: bool = Field(default=False, alias="scaleToZero")
     """Whether a server without traffic can lose its last replica."""
-    startup_s: Seconds = Field(120.0, alias="startup")
-    """Time that a replica needs to become ready [s]; forecasts predict the rate after this time."""
+    startup: Annotated[float | Mapping[str, float], _one_or_each(Seconds)] = DEFAULT_STARTUP_S
+    """Time that a replica needs to become ready [s]: one, or one for each accelerator (others: 120 s)."""
     forecast: Annotated[ForecastSettings | Literal["none"], BeforeValidator(_forecast)] = ForecastSettings()
     """Settings for forecasting arrival rates, or `none`. Plans use the larger of forecast and measured rate.
     """
     drift: DriftSettings = DriftSettings()
     """Settings for comparing token times with the profiles."""
-    rules: Rules = RECOMMENDED
-    """Stabilisation rules; default: the recommended rules. A server without a measured load always keeps its
-    replicas.
+    rules: Rules = FOR_COUNTS
+    """Stabilisation rules. Default: the recommended rules without `scaleDownLimit`; replicas for a backlog
+    then leave at once, and others soon after a significant fall of the load. A server without a measured
+    load always keeps its replicas.
     """
     port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     """Port for `/metrics` and `/healthz`; absent: no port."""
@@ -187,20 +205,63 @@ class LoopConfig(Document):
     @property
     def applied_rules(self) -> Rules:
         """Stabilisation rules in use; they always keep the replicas of a server without a measured load."""
-        given = {"hold_missing_load": True, "load_window_s": self.window_s, "startup_s": self.startup_s}
+        given = {"hold_missing_load": True, "noise": None, "startup_s": self.longest_startup_s}
         return self.rules.model_copy(update=given)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Settings that are valid, but probably not meant, with the advice."""
-        gateway = isinstance(self.source, PrometheusSource) and self.source.gateway_label is not None
-        if not self.scale_to_zero or gateway:
-            return ()
-        text = (
+        """Settings that are valid, but have no effect or are probably not meant, with the advice."""
+        texts = {
+            f"drain: it has no effect, because lateCost ({self.late_cost:g}) replaced it; remove it": (
+                self.drain_s is not None
+            ),
+            "rules.noise: it has no effect, because the loop's rates are not smoothed again; remove it": (
+                not self.releases_early and self.rules.noise is not None
+            ),
             "scaleToZero: without source.gatewayLabel no request for a server without replicas is seen, so "
-            "it stays at zero until someone starts a replica; let a gateway count arrivals"
-        )
-        return (text,)
+            "it stays at zero until someone starts a replica; let a gateway count arrivals": (
+                self.scale_to_zero and not self._has_gateway
+            ),
+        }
+        return tuple(text for text, applies in texts.items() if applies)
+
+    @property
+    def _has_gateway(self) -> bool:
+        return isinstance(self.source, PrometheusSource) and self.source.gateway_label is not None
+
+    @property
+    def releases_early(self) -> bool:
+        """Whether replicas leave without delay after a backlog, and soon after a significant fall."""
+        return "rules" not in self.model_fields_set
+
+    @property
+    def forecast_settings(self) -> ForecastSettings | None:
+        """Settings of the forecast; None for no forecast."""
+        return None if self.forecast == "none" else self.forecast
+
+    def startup_of(self, accelerator: str) -> float:
+        """Return the start-up time of a replica on an accelerator [s]."""
+        return float(_given(self.startup, accelerator) or DEFAULT_STARTUP_S)
+
+    @property
+    def longest_startup_s(self) -> float:
+        """Longest start-up time that is stated [s]."""
+        given = self.startup
+        return max(given.values(), default=DEFAULT_STARTUP_S) if isinstance(given, Mapping) else given
+
+    def is_routed_at_random(self, server: str) -> bool:
+        """Return whether the requests of a server are routed to its replicas at random."""
+        return bool(_given(self.routing, server) == "random")
+
+    def is_common(self, server: str, *, shared: bool) -> bool:
+        """Return whether all replicas of a server serve one queue; `shared`: whether it is a shared queue."""
+        given = _given(self.queue, server)
+        return bool(given == "common") if given else shared or self._has_gateway
+
+
+def _given(values: Any, name: str) -> Any:
+    """Return the value for a name, from one value for all names or from one value for each name."""
+    return values.get(name) if isinstance(values, Mapping) else values
 
 
 def read_config(path: Path) -> LoopConfig:

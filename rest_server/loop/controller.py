@@ -67,12 +67,19 @@ class ScaledFleet(Protocol):
         """Release the Lease, so that another loop can act."""
 
 
-def check_supported(system: System) -> None:
-    """Check that the loop can measure and scale every server of a system.
+def check_supported(system: System, config: LoopConfig) -> None:
+    """Check that the loop can measure and scale every server of a system, and that names in settings exist.
 
     Raises:
-        SpecError: the system has routes or shared cards.
+        SpecError: the system has routes or shared cards, or a setting names something that does not exist.
     """
+    named = {"startup": system.accelerators, "queue": system.servers, "routing": system.servers}
+    for key, known in named.items():
+        given = getattr(config, key)
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in known:
+                what = "accelerator" if key == "startup" else "server"
+                raise SpecError(f"{key}.{name}: the system has no {what} {name!r}; correct the name")
     for route in system.routed.values():
         raise SpecError(
             f"routes.{route.name}: the loop cannot measure routes; define their models as separate servers, "

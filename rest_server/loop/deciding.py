@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SolverError
+from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.plan import Plan
-from optimizer.schema import Load
+from optimizer.schema import Load, Server
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.system import System
+from optimizer.stabilisation.backlog import Queue, starting_times
 from optimizer.stabilisation.decisions import (
     Decisions,
     Observation,
@@ -20,11 +22,11 @@ from optimizer.stabilisation.decisions import (
     ServerDecision,
     TargetReason,
 )
+from optimizer.stabilisation.draining import with_backlogs, with_capacities, with_recommendations
 from optimizer.stabilisation.keeping import Planner
 from optimizer.stabilisation.missing_loads import MissingLoad, missing_values, with_one_replica
-from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
+from optimizer.stabilisation.stabilise import plan_next, stabilise
 from rest_server.loop.config import LoopConfig
-from rest_server.loop.draining import PlannedReplicas, planned_replicas, with_backlogs, with_target_shares
 from rest_server.loop.drift import Drifts, with_factors, with_windows
 from rest_server.loop.loads import EstimatedLoad, LoadMemory, with_measured_loads, with_reading
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
@@ -108,6 +110,16 @@ class WorkloadDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedReplicas:
+    """Planned replicas of a server, on all accelerators together."""
+
+    for_rate: int
+    """Number of replicas that serve the expected arrivals within their targets."""
+    for_backlog: int = 0
+    """Number of additional replicas for the waiting requests."""
+
+
+@dataclass(frozen=True, slots=True)
 class CycleOutcome:
     """Result of one cycle of the control loop."""
 
@@ -146,37 +158,96 @@ def decide(
     system = with_factors(system, state.drifts)
     system = _reachable(with_measured_loads(system, loads, variation=config.variation), seen, config)
     system, incomplete = _with_one_replica_each(system, seen)
-    observed = _observation(system, seen, holds, incomplete)
-    rules, last = config.applied_rules, following.decisions
-    to_plan, estimates = denoise_loads(system, rules, last, observed)
+    demands = {name: load.demand for name, load in loads.items() if load.demand is not None}
+    observed = replace(_observation(system, seen, holds, incomplete), demands=demands)
     planner = Planner(Deadline.after(system.options.time_limit_s), memo)
+    cycle = _Cycle(config, seen, following.decisions, planner, holds, observed)
     try:
-        plan = plan_next(to_plan, rules, last, observed, planner)
-        for_rates = planned_replicas(plan)
-        loads = with_target_shares(loads, to_plan, plan)
-        draining = with_backlogs(to_plan, loads)
-        if draining is not to_plan:
-            to_plan = draining
-            plan = plan_next(to_plan, rules, last, observed, planner)
-        decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
-        while (starved := _starved(decisions, config, seen, holds)) and starved.keys() - to_plan.kept.keys():
-            to_plan = to_plan.with_kept({**to_plan.kept, **starved})
-            plan = plan_next(to_plan, rules, last, observed, planner)
-            decisions = stabilise(plan, to_plan, rules, last, observed, estimates)
+        followed = for_rates = cycle.followed(system)
+        queues = with_capacities(system, followed.plan, _queues(system, config, seen, following, holds))
+        drained = with_backlogs(system, followed.plan, queues, followed.desired, seen.now_s)
+        if drained:
+            followed = cycle.drained(system, drained, for_rates)
     except SolverError as error:
         failed = dict.fromkeys(system.servers, Hold(HoldReason.plan_failed, str(error))) | holds
         return CycleOutcome(following, loads, failed, _workloads(system, {}, seen, failed), None)
-    holds |= _unplanned(plan, system, holds) | {name: _LAST for name, _ in starved}
+    plan, decisions = followed.plan, followed.decisions
+    in_all, planned = followed.planned, {}
+    for name, number in for_rates.planned.items():
+        planned[name] = PlannedReplicas(number, in_all.get(name, 0) - number)
+    for name, queue in queues.items():
+        extra_rps = planned[name].for_backlog * queue.capacity.within_rps
+        loads[name] = replace(loads[name], backlog=queue.backlog(seen.now_s), backlog_rps=extra_rps)
+    holds |= _unplanned(plan, system, holds) | {name: _LAST for name, _ in followed.starved}
     targets = {name: decision.targets for name, decision in decisions.servers.items()}
     workloads = _workloads(system, targets, seen, holds)
     steady = _steady(memories, seen, holds, config.window_s)
-    drifts = with_windows(state.drifts, system, plan, steady, seen.now_s, config.drift)
+    drifts = with_windows(state.drifts, system, plan, steady, seen.now_s, config)
     following = replace(following, decisions=decisions, drifts=drifts)
-    in_all = planned_replicas(plan)
-    planned = {
-        name: PlannedReplicas(number, in_all.get(name, 0) - number) for name, number in for_rates.items()
-    }
     return CycleOutcome(following, loads, holds, workloads, plan, planned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A plan, and the decisions that follow it."""
+
+    plan: Plan
+    decisions: Decisions
+    starved: Mapping[tuple[str, str], int]
+    """Replicas of servers that would lose their last one, by server and accelerator."""
+
+    @property
+    def planned(self) -> dict[str, int]:
+        """Number of replicas of each server in the plan."""
+        pools = self.plan.allocations.items()
+        return {name: sum(pool.num_replicas for pool in mine) for name, mine in pools}
+
+    @property
+    def desired(self) -> dict[str, int]:
+        """Desired replicas of each server."""
+        return {name: sum(mine.replicas.values()) for name, mine in self.decisions.servers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """Settings and inputs that all plans of a cycle have in common."""
+
+    config: LoopConfig
+    seen: CycleInputs
+    last: Decisions | None
+    planner: Planner
+    holds: Mapping[str, Hold]
+    observed: Observation
+
+    def followed(self, system: System) -> _Followed:
+        """Plan a system so that no server loses its last replica, and return the decisions that follow.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        rules = self.config.applied_rules
+        while True:
+            plan = plan_next(system, rules, self.last, self.observed, self.planner)
+            decisions = stabilise(plan, system, rules, self.last, self.observed)
+            starved = _starved(decisions, self.config, self.seen, self.holds)
+            if not starved.keys() - system.kept.keys():
+                return _Followed(plan, decisions, starved)
+            system = system.with_kept({**system.kept, **starved})
+
+    def drained(self, system: System, servers: Mapping[str, Server], before: _Followed) -> _Followed:
+        """Plan a system with replicas for backlogs; return the plan without them if it serves more of them.
+
+        Args:
+            system: the system without them.
+            servers: servers with replicas for their backlogs.
+            before: plan and decisions without them.
+        """
+        found = self.followed(system.with_planned(servers))
+        if servers.keys() & (found.plan.left_out.keys() - before.plan.left_out.keys()):
+            return before
+        if not self.config.releases_early:
+            return found
+        return replace(found, decisions=with_recommendations(found.decisions, before.decisions))
 
 
 def decide_remotely(
@@ -194,6 +265,8 @@ def decide_remotely(
         ask: function that requests the targets.
     """
     memories, loads, holds = _measured(system, config, state, seen)
+    if any(load.waiting for load in loads.values()):  # the loop's own plan gives the rates for backlogs
+        loads = dict(decide(system, config, replace(state, decisions=None), seen).loads)
     given = {name: load for name, load in loads.items() if name not in holds}
     answer = ask(given, seen.replicas)
     targets: RemoteTargets = {}
@@ -250,7 +323,8 @@ def _measured(
     for name in system.servers:
         reading = seen.readings.get(name, Hold(HoldReason.no_series, "the source does not know this server"))
         last, stated = memories.get(name, LoadMemory()), system.servers[name].current.load
-        memory, hold = with_reading(reading, last, config, seen.now_s, stated)
+        startup_s = _startup_s(config, seen, name)
+        memory, hold = with_reading(reading, last, config, seen.now_s, stated, startup_s)
         memories[name] = memory.with_ready(_all_ready(seen.replicas.get(name, {})), seen.now_s)
         load = memories[name].load
         if load is not None:
@@ -261,6 +335,42 @@ def _measured(
         elif hold is not None and any(item.desired for item in seen.replicas[name].values()):
             holds[name] = hold
     return memories, loads, holds
+
+
+def _startup_s(config: LoopConfig, seen: CycleInputs, name: str) -> float:
+    """Return the longest start-up time of a server's accelerators that have replicas, or of all [s]."""
+    there = seen.replicas.get(name, {})
+    used = [on for on, item in there.items() if item.desired] or list(there)
+    return max(map(config.startup_of, used), default=config.longest_startup_s)
+
+
+def _queues(
+    system: System, config: LoopConfig, seen: CycleInputs, following: LoopState, holds: Mapping[str, Hold]
+) -> dict[str, Queue]:
+    """Return the queue of each server that is not held."""
+    queues = {}
+    decided = following.decisions.servers if following.decisions else {}
+    for name, there in seen.replicas.items():
+        memory, reading = following.loads.get(name), seen.readings.get(name)
+        load = None if memory is None else memory.load
+        if load is None or load.demand is None or name in holds or not isinstance(reading, Window):
+            continue
+        past, starting_s = decided[name].past if name in decided else (), list[float]()
+        for on, item in there.items():
+            number, startup_s = item.desired - item.ready, config.startup_of(on)
+            starting_s += starting_times(past, on, number, startup_s, seen.now_s)
+        queues[name] = Queue(
+            waiting=load.waiting,
+            rate_rps=load.demand.now.rate_rps,
+            desired=sum(item.desired for item in there.values()),
+            ready=sum(item.ready for item in there.values()),
+            starting_s=starting_s,
+            startup_s=_startup_s(config, seen, name),
+            late_cost=config.late_cost,
+            is_common=config.is_common(name, shared=isinstance(system.servers[name], SharedQueue)),
+            of_replicas=reading.of_replicas,
+        )
+    return queues
 
 
 def _all_ready(there: Mapping[str, ExistingReplicas]) -> dict[str, int]:

@@ -44,7 +44,6 @@ source: {{kind: scrape, url: "{url}/emulator/targets"}}
 kubernetes: {{url: "{url}"}}
 period: 3
 window: 9
-drain: 10
 startup: 5
 rules: {{scaleDownWindow: 15}}
 """

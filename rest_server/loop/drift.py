@@ -25,7 +25,7 @@ from optimizer.queueing.performance import MS_PER_S
 from optimizer.schema import ModelProfile
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
-from rest_server.loop.config import DriftSettings
+from rest_server.loop.config import DriftSettings, LoopConfig
 from rest_server.loop.loads import EstimatedLoad, uses_variability
 from rest_server.loop.window import Window
 
@@ -40,8 +40,8 @@ MAX_STEP = 1.25
 """Maximum factor of one refit on a parameter."""
 MAX_FACTOR = 4.0
 """Maximum factor of all refits together on a parameter."""
-STEADY = 0.05
-"""Maximum rate of the backlog, divided by the offered rate, at which a server counts as in a steady state."""
+STEADY_S = 4.5
+"""Maximum time in which the waiting requests arrive at which a server counts as in a steady state [s]."""
 MAX_WAIT = 0.2
 """Maximum predicted fraction of queueing time in a TTFT that is compared, because queueing depends on the
 router.
@@ -271,7 +271,7 @@ def with_windows(
     plan: Plan,
     steady: Mapping[str, tuple[Window, EstimatedLoad, Mapping[str, int]]],
     now_s: float,
-    settings: DriftSettings,
+    config: LoopConfig,
 ) -> dict[str, DriftMemory]:
     """Return the comparisons with the windows of servers in a steady state added.
 
@@ -281,16 +281,18 @@ def with_windows(
         steady: servers whose replicas have not changed during the window: measurements, load, and ready
             replicas by accelerator.
         now_s: time [s since the epoch].
-        settings: limit and time constant.
+        config: configuration of the loop, with the routing, the limit and the time constant.
     """
     drift_memories = dict(drifts)
     for name, (window, load, ready) in steady.items():
         pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas and pool.itl_ms > 0]
         counts = window.counts
-        is_calm = load.backlog_rps <= STEADY * load.offered_rps and not counts.rejected
+        is_calm = load.waiting <= STEADY_S * load.offered_rps and not counts.rejected
         if len(pools) != 1 or list(ready) != [pools[0].accelerator] or not is_calm or counts.tokens <= 0:
             continue
-        predicted = _Prediction.of(system, name, pools[0], ready[pools[0].accelerator], load)
+        is_random = config.is_routed_at_random(name)
+        there = pools[0], ready[pools[0].accelerator]
+        predicted = _Prediction.of(system, name, there, load, is_random=is_random)
         if predicted is None:
             continue
         key = key_of(system.servers[name].model, pools[0].accelerator)
@@ -301,7 +303,7 @@ def with_windows(
         if predicted.hardly_waits and counts.first_tokens >= 1 and counts.ttft_s > 0:
             ttft = predicted.against("ttft_ms", MS_PER_S * counts.ttft_s / counts.first_tokens)
         counted = share * counts.tokens, share * counts.first_tokens, share * counts.span_s
-        drift_memories[key] = memory.after(itl, ttft, counted, now_s, settings)
+        drift_memories[key] = memory.after(itl, ttft, counted, now_s, config.drift)
     return drift_memories
 
 
@@ -320,7 +322,13 @@ class _Prediction:
 
     @classmethod
     def of(
-        cls, system: System, name: str, pool: Pool, ready: int, load: EstimatedLoad
+        cls,
+        system: System,
+        name: str,
+        replicas: tuple[Pool, int],
+        load: EstimatedLoad,
+        *,
+        is_random: bool,
     ) -> "_Prediction | None":
         """Return the prediction.
 
@@ -329,14 +337,24 @@ class _Prediction:
         A router that chooses the least loaded of m replicas smooths the arrivals at each replica. Like round
         robin, it divides their squared coefficient of variation by m. A queue model that assumes 1 can
         predict 10 % too much.
+
+        Args:
+            system: the system.
+            name: the server.
+            replicas: its pool, and the number of ready replicas.
+            load: its load.
+            is_random: whether requests are routed at random instead.
         """
+        pool, ready = replicas
         rate_rpm = load.offered_rps * SECONDS_PER_MINUTE
         if not 0 < rate_rpm <= pool.max_arrival_rate_rpm / pool.num_replicas * ready:
             return None
         there = pool.model_copy(update={"num_replicas": ready, "arrival_rate_rpm": rate_rpm})
         server = system.servers[name]
         load_there = server.current.load
-        smooth = load_there.model_copy(update={"arrival_cv": load_there.arrival_cv / sqrt(ready)})
+        smooth = load_there.model_copy(
+            update={"arrival_cv": load_there.arrival_cv / sqrt(1 if is_random else ready)}
+        )
         if uses_variability(system, server.model, smooth):
             server = server.with_load(smooth)
         profile = system.profiles[server.model, pool.accelerator]

@@ -1,4 +1,4 @@
-"""Estimates loads from measurements: arrivals, backlog, token lengths and their variation.
+"""Estimates loads from measurements: arrivals, token lengths and their variation.
 
 Completions are not arrivals: in overload they equal the capacity, so a plan for them would never grow.
 Therefore arrivals are computed by conservation: each request has got its first token, is still waiting, or
@@ -23,29 +23,13 @@ LENGTHS_SPAN_S = 1800.0
 
 
 def offered_rps(window: Window) -> float:
-    """Return the arrival rate in a window [requests/s].
-
-    A gateway counts arrivals; otherwise they follow by conservation: first tokens + growth of the queue +
-    rejections, divided by the time (docs/loop.md, eq. 1). This is exact for the counted time, also in
-    overload and drain.
-    """
-    counts = window.counts
-    conserved = counts.first_tokens + counts.waiting_growth + counts.rejected
-    count = conserved if counts.arrived is None else counts.arrived
-    return max(0.0, count) / counts.span_s
+    """Return the arrival rate in a window [requests/s]."""
+    return window.counts.arrivals / window.counts.span_s
 
 
 def completions_rps(window: Window) -> float:
     """Return the rate of completed requests in a window [requests/s], for comparison only."""
     return window.counts.completed / window.counts.span_s
-
-
-def backlog_rps(window: Window, drain_s: float) -> float:
-    """Return the rate that serves the waiting requests within the drain time [requests/s].
-
-    It is equation 2 of docs/loop.md.
-    """
-    return max(0.0, window.waiting) / drain_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
 from optimizer.schema.assumptions import check_variability
 from optimizer.spec.system import System
+from optimizer.stabilisation.arrivals import ArrivalCount
+from optimizer.stabilisation.demand import DemandMemory, ServerDemand
 from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.loop.config import LoopConfig
-from rest_server.loop.estimators import LengthMemory, backlog_rps, completions_rps, offered_rps
-from rest_server.loop.forecast import RateForecast
+from rest_server.loop.estimators import LengthMemory, completions_rps, offered_rps
 from rest_server.loop.samples import FULL
 from rest_server.loop.shapes import measured_shares, with_measured_shapes
 from rest_server.loop.window import Hold, HoldReason, Reading, Window
@@ -18,6 +19,8 @@ from rest_server.loop.window import Hold, HoldReason, Reading, Window
 NO_LOAD = Load()
 SAME_LENGTH = 0.03
 """Relative change of a mean token length that is ignored, so that noise does not change sizings."""
+LEAST_NEW = 0.2
+"""Least new part of the time span of a count, so that it counts."""
 SAME_VARIATION = 0.15
 """Absolute change of a coefficient of variation that is ignored."""
 
@@ -30,8 +33,8 @@ class EstimatedLoad:
     """Arrival rate [requests/s]."""
     completions_rps: float
     """Rate of completed requests [requests/s]; for comparison only."""
-    backlog_rps: float
-    """Additional rate that serves the waiting requests within the drain time [requests/s]."""
+    backlog: float
+    """Requests that will wait when a replica that is ordered now is ready."""
     in_tokens: float | None = None
     """Mean prompt length [tokens]; None if unknown, like the following three values."""
     out_tokens: float | None = None
@@ -43,22 +46,24 @@ class EstimatedLoad:
     """Fraction of the prompt tokens that the prefix cache contained; None if unknown."""
     forecast_rps: float | None = None
     """Forecast arrival rate [requests/s]; None without a forecast."""
-    target_share: float = 1.0
-    """Maximum rate of a replica within its targets, divided by its maximum throughput."""
+    arrived_rps: float | None = None
+    """Arrival rate since the last count [requests/s]; None without a new sample."""
+    demand: ServerDemand | None = None
+    """Demand by the counts of single periods; None: plans are made for `offered_rps`."""
+    waiting: float = 0.0
+    """Number of waiting requests."""
+    backlog_rps: float = 0.0
+    """Rate that the replicas for the backlog serve within the targets [requests/s]."""
 
     @property
     def rate_rps(self) -> float:
-        """Expected arrival rate [requests/s]: the larger of the measured and the forecast rate."""
-        return max(self.offered_rps, self.forecast_rps or 0.0)
+        """Arrival rate for which plans are made, without the backlog [requests/s]."""
+        return self.offered_rps if self.demand is None else self.demand.rate_rps
 
     @property
     def planned_rps(self) -> float:
-        """Rate for which plans are made [requests/s] (eq. 2).
-
-        A queue is served with full batches, so replicas that are planned for the targets can serve more than
-        the expected rate.
-        """
-        return max(self.rate_rps, (self.rate_rps + self.backlog_rps) * self.target_share)
+        """Arrival rate that needs as many replicas as the arrivals and the backlog [requests/s]."""
+        return self.rate_rps + self.backlog_rps
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class LoadMemory:
     """State of the load estimation for one server, kept between cycles."""
 
     lengths: LengthMemory = field(default_factory=LengthMemory)
-    forecast: RateForecast = field(default_factory=RateForecast)
+    demand: DemandMemory = field(default_factory=DemandMemory)
     load: EstimatedLoad | None = None
     """Last measured load; None if there was none."""
     measured_s: float | None = None
@@ -82,7 +87,12 @@ class LoadMemory:
 
 
 def with_reading(
-    reading: Reading, last: LoadMemory, config: LoopConfig, now_s: float, stated: Load = NO_LOAD
+    reading: Reading,
+    last: LoadMemory,
+    config: LoopConfig,
+    now_s: float,
+    stated: Load = NO_LOAD,
+    startup_s: float | None = None,
 ) -> tuple[LoadMemory, Hold | None]:
     """Return the state updated with a reading, and the reason if the reading gives no load.
 
@@ -92,6 +102,7 @@ def with_reading(
         config: configuration of the loop.
         now_s: time [s since the epoch].
         stated: load of the document, with its request shapes.
+        startup_s: time that a replica of the server needs to become ready [s]; None: the longest one.
     """
     if isinstance(reading, Hold):
         return last, reading
@@ -102,26 +113,50 @@ def with_reading(
     share = min(1.0, reading.reporting / reading.expected) if reading.expected else 1.0
     before = last.load or EstimatedLoad(0.0, 0.0, 0.0)
     counted = 1.0 if reading.counts.arrived is not None else share  # a gateway counts for all replicas
-    rate_rps, forecast = offered_rps(reading) / counted, last.forecast
+    rate_rps, demand = offered_rps(reading) / counted, last.demand
     if reading.lower_bound:
         rate_rps = max(rate_rps, before.offered_rps)
-    forecast_rps = None
-    if config.forecast != "none":
-        forecast = forecast.after(rate_rps, now_s, config.forecast)
-        forecast_rps = forecast.at(config.startup_s + config.period_s)
+    count, settings = _new_count(reading, last, counted, now_s), config.forecast_settings
+    startup_s = config.longest_startup_s if startup_s is None else startup_s
+    if count is not None:
+        demand = demand.after(count, startup_s, settings)
+    expected = demand.at(startup_s + config.period_s, settings, startup_s if config.releases_early else None)
     load = EstimatedLoad(
         offered_rps=rate_rps,
         completions_rps=completions_rps(reading) / share,
-        backlog_rps=backlog_rps(reading, config.drain_s) / share,
+        backlog=0.0,
         in_tokens=_settled(lengths.in_tokens, before.in_tokens, SAME_LENGTH),
         out_tokens=_settled(lengths.out_tokens, before.out_tokens, SAME_LENGTH),
         in_tokens_cv=_settled(lengths.in_tokens_cv, before.in_tokens_cv, 0.0, SAME_VARIATION),
         out_tokens_cv=_settled(lengths.out_tokens_cv, before.out_tokens_cv, 0.0, SAME_VARIATION),
         shares=measured_shares(lengths.counts.prompt_buckets, stated.shapes),
         prefix_share=lengths.prefix_share,
-        forecast_rps=forecast_rps,
+        forecast_rps=expected.forecast_rps,
+        arrived_rps=None if count is None else count.rate_rps,
+        demand=expected,
+        waiting=max(0.0, reading.waiting) / share,
     )
-    return replace(last, lengths=lengths, forecast=forecast, load=load, measured_s=now_s), None
+    return replace(last, lengths=lengths, demand=demand, load=load, measured_s=now_s), None
+
+
+def _new_count(window: Window, last: LoadMemory, share: float, now_s: float) -> ArrivalCount | None:
+    """Return the arrivals since the last count; None if there is no new sample.
+
+    Args:
+        window: the measurements.
+        last: the state so far.
+        share: fraction of the replicas whose arrivals are counted.
+        now_s: time [s since the epoch].
+    """
+    counts, before = window.counts, last.demand.history.last
+    found = window.last or ArrivalCount(now_s, counts.span_s, counts.arrivals)
+    span_s = found.span_s if before is None else min(found.span_s, found.end_s - before.end_s)
+    if span_s < LEAST_NEW * found.span_s:
+        return None
+    number = found.number * span_s / found.span_s / share
+    if window.lower_bound and last.load is not None and last.load.demand is not None:
+        number = max(number, last.load.demand.now.rate_rps * span_s)
+    return replace(found, span_s=span_s, number=number)
 
 
 def _problem(window: Window, last: LoadMemory, config: LoopConfig, now_s: float) -> Hold | None:

@@ -80,7 +80,11 @@ class PrometheusReader:
     """Source of measurements that queries Prometheus in each cycle of the loop."""
 
     def __init__(
-        self, ask: Callable[[str, Mapping[str, str]], str], source: PrometheusSource, window_s: float
+        self,
+        ask: Callable[[str, Mapping[str, str]], str],
+        source: PrometheusSource,
+        window_s: float,
+        period_s: float = 0.0,
     ) -> None:
         """Prepare the queries.
 
@@ -88,10 +92,11 @@ class PrometheusReader:
             ask: function that posts a form to an address and returns the body, or raises `SourceError`.
             source: settings of the source.
             window_s: length of the time window [s].
+            period_s: time between two reads [s].
         """
         self._ask = ask
         self._source = source
-        self._window_s = window_s
+        self._window_s, self._period_s = window_s, period_s
         self._queries = QueryTexts(source, window_s)
         self.replicas: Mapping[tuple[str, str], int] = {}
         """Always empty, because the metrics do not state the accelerator of a replica."""
@@ -153,12 +158,13 @@ class PrometheusReader:
         if not counted and not known:
             first, waiting = COUNTERS["first_tokens"][0][0], GAUGES["waiting"][0][0]
             return Hold(HoldReason.no_series, f"no metrics {first} and {waiting}")
-        window = sampled_window(replicas, now_s, self._window_s, stale_s=stale_s)
+        settings: dict[str, Any] = {"stale_s": stale_s, "period_s": self._period_s}
+        window = sampled_window(replicas, now_s, self._window_s, **settings)
         if not counted:
             hold = window.problem(self._window_s, stale_s)
             return hold or _with_buckets(window.reading(), buckets)
         # Nobody states how many gateways there are, so a silent one exists until it has left the window.
-        arrivals = sampled_window(gateways, now_s, self._window_s, stale_s=stale_s, listed=gateways)
+        arrivals = sampled_window(gateways, now_s, self._window_s, listed=gateways, **settings)
         hold = arrivals.problem(self._window_s, stale_s)
         return hold or _with_buckets(_with_gateway(window.reading(), arrivals.reading()), buckets)
 
@@ -229,8 +235,8 @@ def _with_gateway(window: Window, arrivals: Window) -> Window:
     names = [name for name in GATEWAY_COUNTERS if getattr(arrivals.counts, name)]
     counted: dict[str, Any] = {name: getattr(arrivals.counts, name) for name in ("arrived", *names)}
     counts = replace(window.counts, span_s=arrivals.counts.span_s, **counted)
-    waiting = window.waiting + arrivals.waiting
-    return replace(window, counts=counts, waiting=waiting, lower_bound=arrivals.lower_bound)
+    waiting, is_bound = window.waiting + arrivals.waiting, arrivals.lower_bound
+    return replace(window, counts=counts, waiting=waiting, last=arrivals.last, lower_bound=is_bound)
 
 
 def _only_servers(system: System) -> dict[str, str]:
@@ -239,17 +245,20 @@ def _only_servers(system: System) -> dict[str, str]:
     return {model: names[0] for model, names in only_servers.items() if len(names) == 1}
 
 
-def asked(source: PrometheusSource, window_s: float, fetcher: Fetcher) -> PrometheusReader:
+def asked(
+    source: PrometheusSource, window_s: float, fetcher: Fetcher, period_s: float = 0.0
+) -> PrometheusReader:
     """Return a reader that queries Prometheus; a token file is read in each cycle, because tokens change.
 
     Args:
         source: settings of the source.
         window_s: length of the time window [s].
         fetcher: client that sends the requests.
+        period_s: time between two reads [s].
     """
 
     def ask(url: str, form: Mapping[str, str]) -> str:
         token = secret_in(source.token_file, "token")
         return fetcher.text(url, form, {"Authorization": f"Bearer {token}"} if token is not None else {})
 
-    return PrometheusReader(ask, source, window_s)
+    return PrometheusReader(ask, source, window_s, period_s)

@@ -25,7 +25,7 @@ from rest_server.loop.deciding import (
 )
 from rest_server.loop.loads import EstimatedLoad
 
-VERSION = 2
+VERSION = 3
 """Version of the state."""
 MEMO_ROWS = 2**15
 """Maximum number of cached sizings."""
@@ -123,7 +123,13 @@ def _load_values(load: EstimatedLoad, measured_s: float | None, now_s: float) ->
     age_s = None if measured_s is None else now_s - measured_s
     found = _plain(load) | {"planned_rps": load.planned_rps, "age_s": age_s}
     shares = {"shares": [round(share, 4) for share in found.pop("shares") or ()]}
-    known = {key: round(value, 4) for key, value in found.items() if value is not None}
+    demand = found.pop("demand")
+    found |= {} if demand is None else demand["now"]
+    known = {
+        key: value if isinstance(value, bool) else round(value, 4)
+        for key, value in found.items()
+        if value is not None
+    }
     return known | {key: value for key, value in shares.items() if value}
 
 

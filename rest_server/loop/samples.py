@@ -12,6 +12,7 @@ from math import fsum
 from statistics import median
 from typing import Any
 
+from optimizer.stabilisation.arrivals import ArrivalCount
 from rest_server.loop.window import Counts, Hold, HoldReason, Window, summed
 
 FULL = 0.9
@@ -82,6 +83,8 @@ class SampledWindow:
     """Last samples of the replicas that report."""
     has_new: bool = False
     """Whether a replica appeared in the window, whose requests before its first sample are not counted."""
+    last: ArrivalCount | None = None
+    """Arrivals in the last period; None without two samples."""
 
     def problem(self, window_s: float, stale_s: float | None = None) -> Hold | None:
         """Return the reason why the window does not count; None if it does.
@@ -106,11 +109,10 @@ class SampledWindow:
         Args:
             expected: number of replicas that should report; None if unknown.
         """
-        waiting = fsum(sample.gauges.get("waiting", 0.0) for sample in self.here)
+        waiting = tuple(sample.gauges.get("waiting", 0.0) for sample in self.here)
         running = fsum(sample.gauges.get("running", 0.0) for sample in self.here)
-        return Window(
-            self.counts, waiting, running, len(self.here), expected, self.covered_s, lower_bound=self.has_new
-        )
+        there = len(self.here), expected, self.covered_s
+        return Window(self.counts, fsum(waiting), running, *there, self.last, waiting, self.has_new)
 
 
 def sampled_window(
@@ -120,10 +122,12 @@ def sampled_window(
     *,
     stale_s: float | None = None,
     listed: Iterable[str] | None = None,
+    period_s: float = 0.0,
 ) -> SampledWindow:
-    """Return the counts of a server in the window up to a time.
+    """Return the counts of a server in the window up to a time, and in the last period.
 
-    The window of a replica that reports ends at its last sample, so that nothing is extrapolated.
+    The window and the period of a replica that reports end at its last sample, so that nothing is
+    extrapolated. If samples are missing, counts are spread evenly over the time between two samples.
 
     Args:
         replicas: samples of the replicas, from before the window on.
@@ -132,19 +136,20 @@ def sampled_window(
         stale_s: maximum time between two samples that cover the time between them [s]; None if only the
             sampling interval limits it.
         listed: replicas that are known to exist now; None if unknown, so that those that report do.
+        period_s: length of the last period [s]; at least a sampling interval counts.
     """
     gaps = [after - before for windows in replicas.values() for (before, _), (after, _) in pairwise(windows)]
     interval_s = median(gaps) if gaps else 0.0
     longest_s = max(GAP_INTERVALS * interval_s, min(MAX_GAP_INTERVALS * interval_s, SHORT_GAP * window_s))
     gap_s = min(longest_s, stale_s or float("inf"))
     begin_s, there = now_s - window_s, set(listed or ())
-    parts, here, covered, existing = [], [], [], []
+    parts, covered, existing, here, gone = [], [], [], list[Samples](), list[Samples]()
     first_s, last_s, has_new = now_s, begin_s, False
     for name, windows in replicas.items():
         samples = list(windows)
         if not samples or samples[-1][0] <= begin_s:
             continue
-        end_s, last = samples[-1]
+        end_s = samples[-1][0]
         reports = now_s - end_s <= gap_s
         parts.append(_counts_after(samples, end_s - window_s if reports else begin_s))
         has_new |= samples[0][0] > begin_s and samples[0][1] is not EMPTY
@@ -152,16 +157,46 @@ def sampled_window(
         spans = [(a, b) for (a, _), (b, _) in pairwise(samples) if b - a <= gap_s]
         known_s = end_s
         if reports and (listed is None or name in there):
-            here.append(last)
+            here.append(samples)
             spans.append((end_s, now_s))
+        else:
+            gone.append(samples)
         if name in there or (listed is None and reports):
             known_s = now_s
         covered += [(max(a, begin_s), b) for a, b in spans if b > begin_s]
         existing.append((max(samples[0][0], begin_s), known_s))
     counts = replace(summed(parts), span_s=max(0.0, min(window_s, last_s - first_s)))
+    last = _last_count(here, gone, last_s, interval_s, max(period_s, interval_s))
+    if last is not None:
+        gaps = [b - a for samples in here for (a, _), (b, _) in pairwise(samples) if b > begin_s]
+        last = replace(last, has_hole=max(gaps, default=0.0) > gap_s)
+    covers = _union_s(covered), _sum_s(covered), _sum_s(existing)
     return SampledWindow(
-        counts, interval_s, _union_s(covered), _sum_s(covered), _sum_s(existing), tuple(here), has_new
+        counts, interval_s, *covers, tuple(samples[-1][1] for samples in here), has_new, last
     )
+
+
+def _last_count(
+    here: Sequence[Samples], gone: Sequence[Samples], last_s: float, interval_s: float, span_s: float
+) -> ArrivalCount | None:
+    """Return the arrivals of a server in the last period; None if too few replicas have a new sample.
+
+    A few replicas without a new sample count as the mean of the others.
+
+    Args:
+        here: samples of the replicas that report.
+        gone: samples of other replicas, which may have been there in the period.
+        last_s: time of the last sample [s since the epoch].
+        interval_s: sampling interval [s].
+        span_s: length of the period [s].
+    """
+    new = [samples for samples in here if last_s - samples[-1][0] <= interval_s]
+    if not new or not span_s or len(new) < FULL * len(here):
+        return None
+    share, begin_s = len(here) / len(new), last_s - span_s
+    parts = [_counts_after(samples, samples[-1][0] - span_s).times(share) for samples in new]
+    parts += [_counts_after(samples, begin_s) for samples in gone if samples[-1][0] > begin_s]
+    return ArrivalCount(last_s, span_s, summed(parts).arrivals)
 
 
 def _counts_after(samples: Samples, begin_s: float) -> Counts:

@@ -27,7 +27,7 @@ def _scrape(source: ScrapeSource, config: LoopConfig) -> MeasurementSource:
 
 
 def _prometheus(source: PrometheusSource, config: LoopConfig) -> MeasurementSource:
-    return asked(source, config.window_s, Fetcher())
+    return asked(source, config.window_s, Fetcher(), config.period_s)
 
 
 SOURCES: Mapping[type, Callable[[Any, LoopConfig], MeasurementSource]] = {

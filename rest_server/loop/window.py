@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from math import isfinite
 
+from optimizer.stabilisation.arrivals import ArrivalCount
+
 Buckets = Mapping[float, float]
 """Number of values in each bucket of a histogram, by upper bound; the last bound is infinite."""
 
@@ -66,6 +68,16 @@ class Counts:
     prompt_buckets: Buckets = field(default_factory=dict)
     answer_buckets: Buckets = field(default_factory=dict)
 
+    @property
+    def arrivals(self) -> float:
+        """Number of requests that arrived.
+
+        A gateway counts arrivals; otherwise they follow by conservation: first tokens + growth of the queue +
+        rejections (docs/loop.md, eq. 1). This is exact for the counted time, also in overload and drain.
+        """
+        conserved = self.first_tokens + self.waiting_growth + self.rejected
+        return max(0.0, conserved if self.arrived is None else self.arrived)
+
     def times(self, share: float) -> "Counts":
         """Return the counts multiplied by a factor."""
         return summed([self], share)
@@ -102,6 +114,10 @@ class Window:
     """Number of replicas that should report; None if the source does not know it."""
     covered_s: float | None = None
     """Time in the window that samples cover, summed over the replicas [s]; None if unknown."""
+    last: ArrivalCount | None = None
+    """Arrivals in the last period; None if the source does not count them by period."""
+    of_replicas: tuple[float, ...] | None = None
+    """Number of waiting requests of each replica; None if the source does not know them."""
     lower_bound: bool = False
     """Whether more requests can have arrived than are counted, because a replica appeared in the window."""
 

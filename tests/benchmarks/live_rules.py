@@ -1,18 +1,19 @@
 """Ten minutes of an emulated fleet under each scaling rule: first tokens in time, and replica-hours.
 
 A step from 2 to 12 requests/s for four minutes; replicas of four slots start in 30 s. Every rule gets the
-same requests, reads the `/metrics` of the replicas every 15 s, and scales by the emulated Kubernetes API. The
-rules are those of ``scaling_rules.py``; the loop is its controller. All times are the emulator's.
-``python tests/benchmarks/live_rules.py [SPEED [SEED [RULE…]]]`` prints the table of docs/loop.md.
+same requests, reads the `/metrics` of the replicas every period, and scales by the emulated Kubernetes API.
+The rules are those of ``scaling_rules.py``; the loop is its controller. All times are the emulator's.
+``python tests/benchmarks/live_rules.py [SPEED [SEED [RULE…]]] [--period S]`` prints a table of docs/loop.md.
 """
 
+import argparse
 import math
 import sys
 import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +26,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "rest_server")]
 
 from emulated import emulated  # noqa: E402
-from scaling_rules import PERIOD_S, RULES, SLOTS, Seen  # noqa: E402
+from scaling_rules import REACTIVE  # noqa: E402
+from service_days import Seen  # noqa: E402
 from test_loop_ten_minutes import (  # noqa: E402
     BACK_S,
     LOW_RPS,
@@ -42,11 +44,11 @@ from rest_server.loop.controller import Controller  # noqa: E402
 from rest_server.loop.fetching import Fetcher  # noqa: E402
 from rest_server.loop.kubernetes import Cluster, connected  # noqa: E402
 from rest_server.loop.scrape import ScrapeReader  # noqa: E402
-from rest_server.loop.window import Reading, Window  # noqa: E402
+from rest_server.loop.window import Counts, Reading, Window  # noqa: E402
 
-START_S = 30.0
-TOKENS, MAX_REPLICAS, RECENT = 10, 12, 4
-"""Few and long tokens, so that an emulator carries the load at a high speed; periods in a minute."""
+START_S, SLOTS = 30.0, 4
+TOKENS, MAX_REPLICAS, RECENT_S = 10, 12, 60.0
+"""Few and long tokens, so that an emulator carries the load at a high speed."""
 FLEET = f"""\
 accelerators: [{{name: GPU, type: GPU, cost: 50, memSize: 80}}]
 count: [{{type: GPU, count: {MAX_REPLICAS}}}]
@@ -74,10 +76,10 @@ Step = Callable[[float], int]
 class FirstTokenTimes:
     """The p95 of the TTFT of the last minute, from the histograms of the replicas."""
 
-    def __init__(self, fetch: Callable[[str], str]) -> None:
+    def __init__(self, fetch: Callable[[str], str], period_s: float) -> None:
         self._fetch = fetch
         self._before: dict[tuple[str, float], float] = {}
-        self._steps: deque[dict[float, float]] = deque(maxlen=RECENT)
+        self._steps: deque[dict[float, float]] = deque(maxlen=round(RECENT_S / period_s))
         self._step: dict[float, float] = {}
 
     def __call__(self, url: str) -> str:
@@ -121,16 +123,18 @@ class Completions:
         for name, reading in self._reader.read(system, now_s).items():
             found[name] = reading
             if isinstance(reading, Window):
-                counts = replace(reading.counts, arrived=reading.counts.completed)
-                found[name] = replace(reading, counts=counts, waiting=0.0)
+                both = [reading.counts, reading.last or Counts()]
+                counts, last = (replace(part, arrived=part.completed) for part in both)
+                found[name] = replace(reading, counts=counts, last=last, waiting=0.0, waiting_replicas=None)
         return found
 
 
-def step_of(name: str, seed: int, url: str, system: System, cluster: Cluster) -> Step:
+def step_of(name: str, period_s: float, url: str, system: System, cluster: Cluster) -> Step:
     """Return a rule at a fleet."""
     discovery = f"{url}/emulator/targets"
     if name in ("loop", "plan for completions"):
-        given = {"system": "-", "source": {"kind": "scrape", "url": discovery}, "startup": START_S}
+        source = {"kind": "scrape", "url": discovery}
+        given = {"system": "-", "source": source, "startup": START_S, "period": period_s}
         config = LoopConfig.model_validate(given)
         reader = ScrapeReader(Fetcher().text, discovery, config.window_s)
         source = reader if name == "loop" else Completions(reader)
@@ -141,8 +145,8 @@ def step_of(name: str, seed: int, url: str, system: System, cluster: Cluster) ->
             return int(item["replicas"])
 
         return cycle
-    times, rule = FirstTokenTimes(Fetcher().text), RULES[name](seed)
-    reader = ScrapeReader(times, discovery, PERIOD_S)
+    times, rule = FirstTokenTimes(Fetcher().text, period_s), REACTIVE[name](SLOTS)
+    reader = ScrapeReader(times, discovery, period_s)
 
     def look(now_s: float) -> int:
         there, _ = cluster.read()
@@ -188,13 +192,14 @@ class Result(NamedTuple):
     """The 99th percentile of the delay of the client."""
 
 
-def live(name: str, speed: float, seed: int) -> Result:
+def live(name: str, speed: float, seed: int, period_s: float) -> Result:
     """Run ten emulated minutes under a rule.
 
     Args:
         name: name of the rule.
         speed: emulated time per time of the machine.
         seed: random seed of the requests.
+        period_s: time between two decisions [s].
     """
     load = ServerLoad(SERVER, "chat", streams=True, rate_rps=LOW_RPS, requests=requests_of(seed, TOKENS))
     driven: list[MeasuredLoad] = []
@@ -213,13 +218,13 @@ def live(name: str, speed: float, seed: int) -> Result:
             ).kubernetes
             assert target is not None
             cluster = Cluster(connected(target), target, system)
-            step = step_of(name, seed, fleet.url, system, cluster)
+            step = step_of(name, period_s, fleet.url, system, cluster)
             driving = threading.Thread(target=lambda: driven.extend(drive(fleet.url, [load], speed)))
             begun_s = time.monotonic()
             driving.start()
             desired = []
-            for k in range(round(SECONDS / PERIOD_S)):
-                time.sleep(max(0.0, begun_s + k * PERIOD_S / speed - time.monotonic()))
+            for k in range(round(SECONDS / period_s)):
+                time.sleep(max(0.0, begun_s + k * period_s / speed - time.monotonic()))
                 desired.append(step((time.monotonic() - begun_s) * speed))
             driving.join()
     (found,) = driven
@@ -229,19 +234,19 @@ def live(name: str, speed: float, seed: int) -> Result:
     return Result(
         within=float(in_time.mean()),
         step_within=float(in_time[of_step].mean()),
-        replica_h=sum(desired) * PERIOD_S / 3600,
+        replica_h=sum(desired) * period_s / 3600,
         most=max(desired),
         changes=sum(a != b for a, b in pairwise(desired)),
         late_ms=float(np.percentile(found.late_ms, 99)),
     )
 
 
-def main(speed: float, seed: int, names: tuple[str, ...]) -> None:
+def main(speed: float, seed: int, names: Sequence[str], period_s: float) -> None:
     """Print the table."""
     print("| rule | within 1.5 s | in the step | replica-hours | most replicas | changes | client late |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in names:
-        found = live(name, speed, seed)
+        found = live(name, speed, seed, period_s)
         print(
             f"| {name} | {found.within:.1%} | {found.step_within:.1%} | {found.replica_h:.2f} | "
             f"{found.most} | {found.changes} | {found.late_ms:.0f} ms |",
@@ -250,8 +255,10 @@ def main(speed: float, seed: int, names: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(
-        float(sys.argv[1]) if len(sys.argv) > 1 else 3.0,
-        int(sys.argv[2]) if len(sys.argv) > 2 else 1,
-        tuple(sys.argv[3:]) or NAMES,
-    )
+    parser = argparse.ArgumentParser()
+    parser.add_argument("speed", nargs="?", type=float, default=3.0)
+    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--period", type=float, default=15.0)
+    given = parser.parse_args()
+    main(given.speed, given.seed, given.names, given.period)

@@ -43,7 +43,8 @@ def run(replicas: int, rate_rps: float, seed: int) -> tuple[float, float]:
     system = with_measured_loads(chat_system(), {"talk": load}, variation=True)
     (pool,) = solve(system).allocations["talk"]
     most = {"max_arrival_rate_rpm": float("inf")}
-    found = drift._Prediction.of(system, "talk", pool.model_copy(update=most), replicas, load)
+    there = pool.model_copy(update=most), replicas
+    found = drift._Prediction.of(system, "talk", there, load, is_random=False)
     assert found is not None
     measured_ms = 1000 * reading.counts.itl_s / reading.counts.tokens
     return found.times["utilization"], measured_ms / found.times["itl_ms"]

@@ -76,3 +76,36 @@ def test_scaling_to_zero_without_a_gateway_is_a_warning(tmp_path: Path) -> None:
     source = "{kind: prometheus, url: 'http://p', gatewayLabel: model_name}"
     path.write_text(f"system: sample:small\nsource: {source}\nscaleToZero: true\n", "utf-8")
     assert not read_config(path).warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("startup: -1", "startup: must be more than 0, not -1"),
+        ("startup: {A: 0}", "startup.A: must be more than 0, not 0"),
+        ("queue: shared", "queue: must be 'common' or 'own', not \"shared\""),
+        ("queue: {talk: x}", "queue.talk: must be 'common' or 'own', not \"x\""),
+        ("lateCost: -1", "lateCost: must be at least 0, not -1"),
+    ],
+)
+def test_one_value_or_one_for_each_name_is_checked(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "loop.yaml"
+    path.write_text(f"system: sample:small\n{SOURCE}\n{text}\n", "utf-8")
+    with pytest.raises(SpecError) as error:
+        read_config(path)
+    assert str(error.value) == f"{path}: {problem}"
+
+
+def test_settings_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "loop.yaml"
+    text = "startup: {A: 30, B: 300}\nqueue: {talk: common}\n"
+    path.write_text(f"system: sample:small\n{SOURCE}\n{text}", "utf-8")
+    found = read_config(path)
+    assert [found.startup_of(on) for on in ("A", "B", "C")] == [30.0, 300.0, 120.0]
+    assert found.longest_startup_s == 300.0
+    assert found.is_common("talk", shared=False)
+    assert not found.is_common("other", shared=False)
+    assert found.is_common("other", shared=True)
+    assert found.releases_early
+    path.write_text(f"system: sample:small\n{SOURCE}\nrules: {{scaleDownWindow: 30}}\n", "utf-8")
+    assert not read_config(path).releases_early

@@ -10,7 +10,6 @@ from slow_cases import mostly_slow
 
 from rest_server.loop.estimators import (
     LengthMemory,
-    backlog_rps,
     completions_rps,
     offered_rps,
     variation,
@@ -69,10 +68,6 @@ def test_arrivals_are_found_and_completions_are_not(case: str) -> None:
     assert memory.out_tokens == pytest.approx(np.mean([job.tokens for job in jobs]), rel=0.03)
     assert memory.in_tokens_cv == pytest.approx(0.5, abs=0.1)  # gamma with shape 4
     assert memory.out_tokens_cv == pytest.approx(1.0, abs=0.15)  # exponential
-
-
-def test_backlog_is_served_within_the_drain_time() -> None:
-    assert backlog_rps(Window(Counts(), waiting=90, running=0, reporting=1), 30.0) == 3.0
 
 
 def test_a_gateway_counts_arrivals_itself() -> None:

@@ -13,6 +13,7 @@ from recorded_samples import Series, answering, sampled, without
 from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
 from slow_cases import mostly_slow
 
+from optimizer.stabilisation.arrivals import ArrivalCount, CountHistory
 from rest_server.loop.config import LoopConfig, PrometheusSource
 from rest_server.loop.estimators import offered_rps
 from rest_server.loop.loads import LoadMemory, with_reading
@@ -249,3 +250,56 @@ def test_a_replica_that_is_listed_again_counts_on() -> None:
         if isinstance(reading, Window):
             true_rps = len(between(jobs, now_s - WINDOW_S, now_s)) / WINDOW_S
             assert offered_rps(reading) == pytest.approx(true_rps, rel=0.15)
+
+
+# --- counts of single periods --------------------------------------------------------------------------
+
+
+def counted(series: Series, times: list[float], period_s: float) -> list[ArrivalCount]:
+    """Return the counts of a reader whose times of samples are new."""
+    source = PrometheusSource.model_validate({"kind": "prometheus", "url": "http://prometheus"})
+    reader = PrometheusReader(answering(series), source, WINDOW_S, period_s)
+    counts: dict[float, ArrivalCount] = {}
+    for now_s in times:
+        reading = reader.read(SYSTEM, now_s)["talk"]
+        if isinstance(reading, Window) and reading.last is not None:
+            counts.setdefault(reading.last.end_s, reading.last)
+    return list(counts.values())
+
+
+@pytest.mark.parametrize("period_s", [2.0, 5.0, 15.0])
+def test_a_period_is_counted_from_sample_to_sample(period_s: float) -> None:
+    """A period that is shorter than the interval of the samples has the span of an interval."""
+    counts = counted(recorded(), np.arange(100.0, 400.0, period_s).tolist(), period_s)
+    assert {count.span_s for count in counts} == {max(INTERVAL_S, period_s)}
+    assert [count.rate_rps for count in counts] == pytest.approx([3 * RATE_RPS] * len(counts), rel=0.04)
+    assert not any(count.has_hole for count in counts)
+    assert len(counts) >= 300 / max(period_s, INTERVAL_S) - 12
+
+
+def test_a_failed_scrape_of_a_replica_is_spread_over_its_gap() -> None:
+    series = without(recorded(), lambda name, at_s: name == "b" and 200 < at_s < 204)
+    counts = counted(series, np.arange(100.0, 300.0, 5.0).tolist(), 5.0)
+    assert [count.rate_rps for count in counts] == pytest.approx([3 * RATE_RPS] * len(counts), rel=0.04)
+
+
+def test_counts_beside_missing_samples_have_a_hole() -> None:
+    """They are marked until the missing samples have left the window."""
+    series = without(recorded(), lambda _, at_s: 200 < at_s < 218)
+    counts = counted(series, np.arange(100.0, 300.0, 5.0).tolist(), 5.0)
+    assert [count.rate_rps for count in counts] == pytest.approx([3 * RATE_RPS] * len(counts), rel=0.04)
+    marked = [count.end_s for count in counts if count.has_hole]
+    assert all(200 < at_s < 220 + WINDOW_S for at_s in marked)
+
+
+def test_a_replica_that_stops_is_no_jump() -> None:
+    """The other one serves its requests; its samples stay in the answers for a minute."""
+    slow, fast = np.arange(0.0, 200.0, 1 / RATE_RPS), np.arange(200.0, END_S, 0.5 / RATE_RPS)
+    both = sampled({"a": [*slow, *fast], "b": slow.tolist()}, 0.0, END_S, INTERVAL_S)
+    series = without(both, lambda name, at_s: name == "b" and at_s > 202)
+    counts = counted(series, np.arange(100.0, 300.0, 5.0).tolist(), 15.0)
+    history = CountHistory()
+    for count in counts:
+        assert count.rate_rps == pytest.approx(2 * RATE_RPS, rel=0.25)
+        history = history.after(count, 30.0)
+        assert not history.jumped

@@ -27,6 +27,7 @@ from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaTar
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
+from optimizer.studies.replay.loop_replay import LoopSettings, loop_variants
 from optimizer.studies.replay.pods import Place, Pods, replica_targets
 from optimizer.studies.replay.replay_document import (
     Replay,
@@ -45,7 +46,11 @@ MEAN = "one plan for the mean load"
 
 
 def replay(
-    system: System, steps: Sequence[LoadStep], variants: Mapping[str, Rules], startup_s: float
+    system: System,
+    steps: Sequence[LoadStep],
+    variants: Mapping[str, Rules],
+    startup_s: float,
+    loop: LoopSettings | None = None,
 ) -> Replay:
     """Replay a load trace for each set of rules, and with one fixed plan for the mean load.
 
@@ -53,18 +58,21 @@ def replay(
         system: the fleet; a server without a reported load keeps its last one, or the document's.
         variants: rules by display name.
         startup_s: start-up time of a replica or a shared card [s].
+        loop: settings of the control loop to replay, too; None for none.
     """
     memo = SizingMemo(MEMO_ROWS)
     runs = [
         _PolicyReplay(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()
     ]
     constant = _PolicyReplay(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
+    loops, headrooms = ([], ()) if loop is None else loop_variants(system, steps, loop)
     return Replay(
         hours=(steps[-1].time_s - steps[0].time_s) / SECONDS_PER_HOUR,
         steps=len(steps) - 1,
         startup_s=startup_s,
         currency=system.currency,
-        variants=(*runs, constant.model_copy(update={"rules": None})),
+        variants=(*runs, *loops, constant.model_copy(update={"rules": None})),
+        headrooms=headrooms,
     )
 
 

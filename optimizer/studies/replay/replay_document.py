@@ -102,6 +102,19 @@ class ReplayPolicy(Document):
     """State of the fleet in each interval."""
 
 
+class HeadroomOutcome(Document):
+    """Outcome of the control loop with a headroom."""
+
+    headroom: float
+    """Headroom of every server, as a share of its load."""
+    replica_hours_per_day: float = Field(alias="replicaHoursPerDay")
+    """Replica-hours per day, including starting replicas."""
+    late: float
+    """Share of requests that arrive beyond the rate within targets, or while a long queue exists."""
+    changes: int
+    """Number of changes of desired replicas."""
+
+
 class Replay(Warned):
     """Result of a replay: a load trace, followed by several policies."""
 
@@ -114,4 +127,8 @@ class Replay(Warned):
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""
     variants: tuple[ReplayPolicy, ...] = Field(strict=False)
-    """Policies: every plan followed; plans followed with rules; one plan for the mean load."""
+    """Policies: every plan followed; plans followed with rules; with `loop`, the control loop and perfect
+    foresight; one plan for the mean load.
+    """
+    headrooms: tuple[HeadroomOutcome, ...] = Field((), strict=False, exclude_if=not_)
+    """Outcomes of the control loop by headroom; absent without `loop`."""

@@ -8,8 +8,11 @@ usual one. Holt, *Forecasting seasonals and trends by exponentially weighted mov
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp
+from typing import Annotated
 
-from rest_server.loop.config import ForecastSettings
+from pydantic import Field
+
+from optimizer.documents import Document, Seconds
 
 DAY_S = 86_400.0
 BINS = 96
@@ -17,6 +20,17 @@ BINS = 96
 BIN_S = DAY_S / BINS
 MAX_RATIO = 2.0
 """Maximum ratio of a forecast to the current level, and of the current level to the usual one."""
+
+
+class ForecastSettings(Document):
+    """Settings of the forecast of arrival rates."""
+
+    level_s: Seconds = Field(120.0, alias="level")
+    """Time constant of the average that estimates the level of the rate [s]."""
+    trend_s: Seconds = Field(900.0, alias="trend")
+    """Time constant of the average that estimates the trend of the rate [s]."""
+    days: Annotated[float, Field(ge=1, le=365)] = 3.0
+    """Number of days over which the daily pattern is averaged."""
 
 
 @dataclass(frozen=True, slots=True)

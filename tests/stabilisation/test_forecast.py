@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rest_server.loop.config import ForecastSettings
-from rest_server.loop.forecast import DAY_S, RateForecast
+from optimizer.stabilisation.forecast import DAY_S, ForecastSettings, RateForecast
 
 SETTINGS = ForecastSettings()
 STEP_S = 60.0
