@@ -57,10 +57,15 @@ def beyond_reach(
         # A larger headroom is tried only while the last one needs fewer hours than the rule.
         while headrooms and found[-1][0] <= hours and best_of(found, hours) > slow + SAME_SLOW:
             share = headrooms.pop(0)
-            found.append(outcomes(kind, seeds, lambda form, _, share=share: policy(form, headroom=share)))
+            found.append(outcomes(kind, seeds, with_headroom(share)))
         best = best_of(found, hours)
         if best > slow + SAME_SLOW:
             yield f"{name}: {hours:.2f} h, {slow:.2%}" + (f"; the policy {best:.2%}" if best < 1 else "")
+
+
+def with_headroom(share: float) -> Maker:
+    """Return the policy with a headroom."""
+    return lambda form, _: policy(form, headroom=share)
 
 
 def best_of(found: Sequence[Outcomes], hours: float) -> float:
@@ -76,7 +81,7 @@ def main(seeds: int, parts: Sequence[str]) -> None:
     for name, kind in KINDS.items():
         if parts and not any(part in name for part in parts):
             continue
-        mine, ideal = (outcomes(kind, seen, made) for made in (lambda form, _: policy(form), foresight))
+        mine, ideal = (outcomes(kind, seen, made) for made in (with_headroom(0.0), foresight))
         others = {other: outcomes(kind, seen, made) for other, made in OTHERS.items()}
         former = others["former loop"]
         beyond = list(beyond_reach(kind, seen, mine, others))

@@ -173,7 +173,7 @@ class Loop:
         self.steps.append(counts)
         window = Window(
             summed(self.steps), seen.waiting, seen.running, max(1, seen.ready), max(1, seen.ready),
-            last=replace(counts, span_s=PERIOD_S),
+            last=ArrivalCount(seen.now_s, PERIOD_S, counts.arrivals),
         )  # fmt: skip
         there = {"s": {"GPU": ExistingReplicas(seen.desired, seen.ready)}}
         inputs = CycleInputs(seen.now_s, {"s": window}, there)
