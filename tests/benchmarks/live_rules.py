@@ -44,7 +44,7 @@ from rest_server.loop.controller import Controller  # noqa: E402
 from rest_server.loop.fetching import Fetcher  # noqa: E402
 from rest_server.loop.kubernetes import Cluster, connected  # noqa: E402
 from rest_server.loop.scrape import ScrapeReader  # noqa: E402
-from rest_server.loop.window import Counts, Reading, Window  # noqa: E402
+from rest_server.loop.window import Reading, Window  # noqa: E402
 
 START_S, SLOTS = 30.0, 4
 TOKENS, MAX_REPLICAS, RECENT_S = 10, 12, 60.0
@@ -123,9 +123,8 @@ class Completions:
         for name, reading in self._reader.read(system, now_s).items():
             found[name] = reading
             if isinstance(reading, Window):
-                both = [reading.counts, reading.last or Counts()]
-                counts, last = (replace(part, arrived=part.completed) for part in both)
-                found[name] = replace(reading, counts=counts, last=last, waiting=0.0, waiting_replicas=None)
+                counts = replace(reading.counts, arrived=reading.counts.completed)
+                found[name] = replace(reading, counts=counts, last=None, waiting=0.0, of_replicas=None)
         return found
 
 
@@ -133,8 +132,8 @@ def step_of(name: str, period_s: float, url: str, system: System, cluster: Clust
     """Return a rule at a fleet."""
     discovery = f"{url}/emulator/targets"
     if name in ("loop", "plan for completions"):
-        source = {"kind": "scrape", "url": discovery}
-        given = {"system": "-", "source": source, "startup": START_S, "period": period_s}
+        scraped = {"kind": "scrape", "url": discovery}
+        given = {"system": "-", "source": scraped, "startup": START_S, "period": period_s}
         config = LoopConfig.model_validate(given)
         reader = ScrapeReader(Fetcher().text, discovery, config.window_s)
         source = reader if name == "loop" else Completions(reader)
