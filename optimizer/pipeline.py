@@ -4,10 +4,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.errors import SolverError
+from optimizer.features.length_pools.decision import decided, with_all_pools, with_possible
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory, highs_session
 from optimizer.solvers.deadline import Deadline
@@ -90,8 +92,9 @@ def solve(
 def _write_model(solved: "Solved", path: Path) -> None:
     from optimizer.solvers.model_file import write_model
 
-    arrays = solved.candidates.arrays
-    write_model(solved.problem, solved.solution, (arrays.server_names, arrays.accelerator_names), path)
+    candidates, problem, solution = solved.modelled or (solved.candidates, solved.problem, solved.solution)
+    names = candidates.arrays.server_names, candidates.arrays.accelerator_names
+    write_model(problem, solution, names, path)
 
 
 def _write_proof(solved: "Solved", limit_s: float, path: Path) -> None:
@@ -109,6 +112,8 @@ class Solved:
     candidates: Candidates
     problem: Problem
     solution: Solution
+    modelled: tuple[Candidates, Problem, Solution] | None = None
+    """Candidates, problem and solution of the solver, with all possible pools by length."""
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
         """Return the same solution with different retained replicas: numbers by (server, accelerator).
@@ -146,12 +151,19 @@ def solve_in_full(
     """
     clock = timings or Timings()
     deadline = deadline or Deadline.after(system.options.time_limit_s)
+    undivided = with_all_pools(system)
+    if undivided is not system:
+        memo, excluded = memo or SizingMemo(), with_possible(excluded, undivided)
     with clock.stage("candidates"):
-        candidates = find_candidates(system, memo)
+        candidates = find_candidates(undivided, memo)
     with clock.stage("solve"):
         problem = build_problem(candidates, excluded)
         solution = choose(problem, backend, deadline)
-    return _verified(candidates, problem, solution, clock)
+        size = partial(find_candidates, memo=memo)
+        modelled = candidates, problem, solution
+        candidates, problem, solution = decided(system, *modelled, size, excluded)
+    solved = _verified(candidates, problem, solution, clock)
+    return replace(solved, modelled=modelled)
 
 
 def _verified(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "versions": "versions of programs",
     "shares": "shares of an iteration",
     "slice": "slices of sequences",
+    "shapes": "request shapes of loads",
     "memory_gb": "memory of accelerators",
 }
 """Identifiers that mostly mean something else, and what."""

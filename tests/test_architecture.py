@@ -81,6 +81,7 @@ PARTS = {
     "divisions": "optimizer.topologies",
     "coupling": "optimizer.topologies",
     "staying": "optimizer.plan",
+    "decision": "optimizer.solvers",
     "uses": "optimizer.plan",
     "view": "optimizer.plan",
     "views": "optimizer.plan",

@@ -120,6 +120,7 @@ def _manifests(arguments: argparse.Namespace) -> None:
     system = None if options.system is None else load_system(options.system)
     plan = load_plan(arguments.plan)
     if system is not None:
+        system = plan.planned_in(system)
         _check_names(plan, system)
     text = _text(options, plan, system)
     if options.output is None:

@@ -2,6 +2,7 @@
 
 from optimizer.features.caches.fields import CacheFields
 from optimizer.features.external.fields import ExternalField
+from optimizer.features.length_pools.fields import LengthPoolsField
 from optimizer.features.nodes.fields import NodesField
 from optimizer.features.offline.fields import OfflineFields
 from optimizer.features.places.fields import NetworkField, PlaceField, ServedPlaceFields
@@ -18,6 +19,7 @@ class ServerFeatureFields(
     SharedCardField,
     SplitFields,
     CacheFields,
+    LengthPoolsField,
     SurgeField,
     OfflineFields,
     ServedPlaceFields,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from optimizer.errors import AnalysisError
+from optimizer.features.length_pools.streams import check_undivided
 from optimizer.features.nodes.feature import NODES
 from optimizer.features.routes.hourly import HourlyRoutesField, hourly_routes
 from optimizer.features.shared_cards.hourly import HourlyCardsField, hourly_cards
@@ -18,8 +19,10 @@ def check_hours(system: System) -> None:
     """Check that hours can be planned for the features of a system.
 
     Raises:
-        AnalysisError: they cannot.
+        SpecError: a server has pools by length.
+        AnalysisError: the system has nodes.
     """
+    check_undivided(system.servers.values(), "horizon")
     if NODES.name in system.features:
         text = "nodes: reserving and renting nodes by the hour is not planned; plan each load with solve"
         raise AnalysisError(text)

@@ -6,6 +6,7 @@ from typing import Any
 
 from optimizer.features.caches.feature import CACHES
 from optimizer.features.external.feature import EXTERNAL
+from optimizer.features.length_pools.feature import LENGTH_POOLS
 from optimizer.features.nodes.feature import NODES
 from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.places.feature import PLACES
@@ -24,6 +25,7 @@ FEATURES: tuple[Feature, ...] = (
     ROUTES,
     SHARED_QUEUES,
     VERSIONS,
+    LENGTH_POOLS,
     OFFLINE,
     CACHES,
     EXTERNAL,

@@ -16,6 +16,8 @@ from optimizer.documents import MAX_QUANTITY
 from optimizer.features.caches.feature import CACHES
 from optimizer.features.caches.view import cache_uses
 from optimizer.features.external.view import recomputed_rentals, rentals
+from optimizer.features.length_pools.feature import LENGTH_POOLS
+from optimizer.features.length_pools.view import length_pool_names, length_uses
 from optimizer.features.offline.feature import OFFLINE
 from optimizer.features.offline.view import deadline_uses
 from optimizer.features.reserves.purposes import replica_counts
@@ -95,6 +97,7 @@ def group_names(plan: Plan, system: System) -> Iterator[str]:
     """Yield missing, unknown and duplicate names in the sections of servers that share loads."""
     yield from queue_names(plan, system)
     yield from route_names(plan, system)
+    yield from length_pool_names(plan, system)
 
 
 def placement_names(plan: Plan, system: System) -> Iterator[str]:
@@ -154,6 +157,7 @@ def sections(
         "rented": tuple(placed.rented[name] for name in sorted(placed.rented)),
         "reserves": reserves,
         "versions": split_uses(system, pools, short, reserves) if VERSIONS.name in used else {},
+        "length_pools": length_uses(system, pools, short, candidates) if LENGTH_POOLS.name in used else {},
         "rollouts": rollouts,
         "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts)
         if reserves or rollouts

@@ -11,6 +11,7 @@ from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
 from optimizer.features.external.uses import Rented
+from optimizer.features.length_pools.uses import LengthUse
 from optimizer.features.nodes.uses import NodeMove, NodeUse, machines_of
 from optimizer.features.offline.uses import DeadlineUse
 from optimizer.features.reserves.uses import ReplicaPurposes, ReserveUse
@@ -233,6 +234,10 @@ class Plan(Printed, Warned):
     """
     versions: dict[str, SplitUse] = Field({}, exclude_if=not_)
     """Versions of split servers, by name of the server; absent if there are none."""
+    length_pools: dict[str, LengthUse] = Field({}, alias="lengthPools", exclude_if=not_)
+    """Servers with pools by length, and what one pool or several pools cost, by name; absent if there are
+    none.
+    """
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with price tiers; absent if there are none."""
     costs: tuple[PlanCost, ...] = Field((), exclude_if=not_, strict=False)
@@ -369,6 +374,25 @@ class Plan(Printed, Warned):
         if shortages:
             raise IncompletePlanError("; ".join(shortages))
 
+    @property
+    def divisions(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Request shapes of each pool by length, by server."""
+        return {name: tuple(pool.shapes for pool in use.pools) for name, use in self.length_pools.items()}
+
+    @property
+    def workload_notes(self) -> dict[str, dict[str, str]]:
+        """Annotations of Kubernetes workloads, by planned server: the shapes of pools by length."""
+        return {
+            pool.server: pool.notes
+            for use in self.length_pools.values()
+            for pool in use.pools
+            if len(use.pools) > 1
+        }
+
+    def planned_in(self, system: System) -> System:
+        """Return the system with only the pools by length of the plan."""
+        return system.divided(self.divisions)
+
     def applied_to(self, system: System) -> System:
         """Return the system with the plan as its current allocations.
 
@@ -376,8 +400,8 @@ class Plan(Printed, Warned):
             SpecError: the plan is not for the servers and accelerators of this system.
         """
         self._check_is_for(system)
-        pools = self._current_pools
-        current = {name: _as_allocation(pools.get(name, ()), Load()) for name in system.servers}
+        pools, planned = self._current_pools, self.planned_in(system).servers
+        current = {name: _as_allocation(pools.get(name, ()), Load()) for name in planned}
         return system.with_items(*(with_allocations(server, current) for server in system.spec.servers))
 
     def allocation_of(self, server: Server) -> AllocationData:
@@ -524,7 +548,7 @@ class Plan(Printed, Warned):
 
     def _check_is_for(self, system: System) -> None:
         """Raise an error unless the system has the same servers as the plan, and all its accelerators."""
-        hint = "the plan was made for another system"
+        hint, system = "the plan was made for another system", self.planned_in(system)
         mine = self._server_names()
         for name in sorted(mine - system.servers.keys()):
             raise SpecError(f"servers.{name}: in the plan, but not in the system; {hint}")

@@ -15,6 +15,7 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.documents import Document
 from optimizer.errors import SpecError
+from optimizer.features.length_pools.streams import wholes_of
 from optimizer.limits.cards import CARDS
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise, quantity
@@ -87,8 +88,10 @@ def _check_has_multipliers(candidates: Candidates) -> None:
     """Raise an error if dual multipliers cannot prove bounds of a plan.
 
     Raises:
-        SpecError: the plan has shared cards.
+        SpecError: the plan has shared cards or pools by length.
     """
+    if wholes_of(candidates.system.servers):
+        raise SpecError("proof: multipliers are those of plans without pools by length; remove --proof")
     if candidates.shared is not None:
         raise SpecError("proof: multipliers are those of plans without shared cards; remove --proof")
 

@@ -61,6 +61,7 @@ class PlanTable:
     @classmethod
     def of(cls, plan: Plan, system: System | None) -> Self:
         """Return the table of a plan; without its system, loads have no classes, models and priorities."""
+        system = None if system is None else plan.planned_in(system)
         short = {item.server: item.served_fraction for item in plan.unserved}
         reserves = {item.server: item for item in plan.reserves}
         known = {} if system is None else _known(plan, system)

@@ -18,6 +18,7 @@ def cost_per_million(
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
     """Return the cost per million tokens at list prices [cents] of each server with load, by name."""
+    system = plan.planned_in(system)
     placed, result = rows_of(plan), dict[str, float]()
     in_nodes = node_shares_cents_per_h(plan.nodes)
     for name in sorted(plan.allocations):

@@ -43,6 +43,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     problems = check_names(plan, system)
     if problems:
         return problems
+    system = plan.planned_in(system)
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)
     if system.kept != plan.kept_replicas:

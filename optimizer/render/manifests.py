@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -66,6 +66,8 @@ class WorkloadManifest:
     """Containers of a pod on a shared card, one per replica; empty for other pods."""
     nodes: int = 1
     """Nodes per replica; with several, the workload is a LeaderWorkerSet, else a Deployment."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Further annotations by name, such as the request shapes of the workload."""
 
     @property
     def target(self) -> dict[str, str]:
@@ -88,6 +90,7 @@ def variants(
         elsewhere: settings on accelerators that the plan does not use.
     """
     found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
+    system = None if system is None else plan.planned_in(system)
     if system is not None:
         found |= {pair: (0, elsewhere.get(pair, NO_SETTINGS)) for pair in workload_pairs(system)}
     rows = placements_of(plan)
@@ -97,10 +100,10 @@ def variants(
             found[row.spot] = row.count, kind_of_pool(pool).engine_settings(pool)
     shared = [row for row in rows if row.mode == "shared"]
     names = unique_names([*found, *(row.spot for row in shared)])
-    surges = _max_surges(plan, system)
+    surges, notes = _max_surges(plan, system), plan.workload_notes
     own = [
         WorkloadManifest(
-            names[key], *key, *found[key], surges.get(key[0]),
+            names[key], *key, *found[key], surges.get(key[0]), notes=notes.get(key[0], {}),
             nodes=1 if system is None else table.nodes_of(key[1], *system.units_per_replica(*key)),
         )
         for key in sorted(found)
@@ -234,7 +237,7 @@ def patched(
 
 def _notes(variant: WorkloadManifest) -> dict[str, str]:
     """Return the engine settings that are annotations; for shared cards, each names its container."""
-    notes = dict(variant.settings.annotations)
+    notes = {**variant.notes, **variant.settings.annotations}
     for one in variant.containers:
         for key, value in one.settings.annotations.items():
             notes[key] = f"{notes[key]}, {one.name}: {value}" if key in notes else f"{one.name}: {value}"

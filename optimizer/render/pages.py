@@ -61,6 +61,7 @@ def render_report(
         page_format: html, markdown or csv (a row for each pool, and for each server without any).
         origin: version, source and date for the page; not used in CSV.
     """
+    system = report.overview.plan.planned_in(system)
     if page_format == "csv":
         return pool_table(report.overview, system).csv()
     if page_format == "markdown":

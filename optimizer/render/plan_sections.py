@@ -58,6 +58,7 @@ def plan_sections(
         overload: plans with other options that serve more, if they are known.
         price: the plan with the middle of the estimates, if it is known.
     """
+    system = plan.planned_in(system)
     return [
         _headline(plan, system),
         _allocations(plan, system),

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import grouped
 from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity, is_none
+from optimizer.features.length_pools.fields import PoolShapesField
 from optimizer.kinds.fields import Load
 
 PoolMode = Literal["own", "shared", "external"]
@@ -31,7 +32,7 @@ Machine = Annotated[
 """A node by the name of its type and a number: ``p5/3``."""
 
 
-class CurrentPool(Document):
+class CurrentPool(PoolShapesField):
     """A part of an allocation: replicas on one accelerator or on shared cards, or an external service."""
 
     accelerator: str = ""

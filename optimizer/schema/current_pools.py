@@ -68,12 +68,12 @@ def pool_problems(part: Part, at: Location, allocation: AllocationData, nodes: N
         if is_external == bool(pool.accelerator):
             need = "has no accelerator; remove it" if is_external else "needs an accelerator; add its name"
             yield Finding(part, here, f"a pool with mode {pool.mode} {need}")
-        elif pool.mode == "own" and (pool.accelerator, pool.node) in seen:
+        elif pool.mode == "own" and (pool.accelerator, pool.node, frozenset(pool.shapes)) in seen:
             on = f" on {pool.node}" if pool.node else ""
             text = f"{pool.accelerator!r}{on} occurs twice; add up its replicas in one pool"
             yield Finding(part, here, text)
         elif pool.mode == "own":
-            seen.add((pool.accelerator, pool.node))
+            seen.add((pool.accelerator, pool.node, frozenset(pool.shapes)))
             own[pool.accelerator] += pool.num_replicas
     stated = allocation.accelerator, allocation.num_replicas
     if allocation.pools and stated != ("", 0) and stated not in own.items():

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.features.caches.streams import thinned
+from optimizer.features.length_pools.streams import owner_of_pool, pool_names, with_pool_allocations
 from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.versions.streams import Version, version_name, with_allocation
 from optimizer.schema import AllocationData, Load, Server
@@ -63,13 +64,16 @@ def has_members(server: Server) -> bool:
 
 def owner_of(server: Server) -> str:
     """Return the name of the document's server to which a planned server belongs, or of the shared queue."""
-    return server.whole.name if isinstance(server, Version) else server.name
+    return server.whole.name if isinstance(server, Version) else owner_of_pool(server)
 
 
 def planned_names(server: Server) -> tuple[str, ...]:
-    """Return the names under which a document's server is planned: of its queue, its versions, or itself."""
+    """Return the names under which a document's server is planned.
+
+    They are those of its queue, its versions, its possible pools by length, or itself.
+    """
     versions = tuple(version_name(server, share.model) for share in server.split or ())
-    return versions or (server.shared_queue or server.name,)
+    return versions or tuple(pool_names(server)) or (server.shared_queue or server.name,)
 
 
 def with_allocations(
@@ -82,6 +86,8 @@ def with_allocations(
             planned; others are ignored.
         field: the allocation to replace: ``current`` or ``desired``.
     """
+    if server.pools_by_length is not None:
+        return with_pool_allocations(server, allocations, field)
     for name in planned_names(server):
         if name in allocations:
             server = with_allocation(server, name, allocations[name], field)

@@ -17,6 +17,13 @@ from optimizer.documents import WRITTEN_BY_HAND, Document, UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
 from optimizer.features.fields import SystemFeatureFields
+from optimizer.features.length_pools.streams import (
+    Division,
+    LengthPool,
+    as_undivided,
+    target_of_pool,
+    with_pools,
+)
 from optimizer.features.nodes.fields import NodeType
 from optimizer.features.nodes.packing import NodePool, node_pools
 from optimizer.features.offline.streams import with_deadline_of_load, with_load_of_deadline
@@ -111,6 +118,8 @@ class System:
     """
     not_rented: tuple[str, ...] = ()
     """Servers for which the plan must not rent an external service. Not part of the documents."""
+    divisions: Mapping[str, Division] = field(default_factory=lambda: MappingProxyType({}))
+    """Request shapes of each pool by length that a plan chose, by server. Not part of the documents."""
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     """Routes by name; each server of a route has the largest load that the route can send it."""
     nodes: Mapping[str, NodeType] = field(default_factory=lambda: MappingProxyType({}))
@@ -147,7 +156,8 @@ class System:
                     "they would follow again, cannot be edited"
                 )
         result = compiled(spec, self)
-        return replace(result, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
+        result = replace(result, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
+        return result.divided(self.divisions) if self.divisions else result
 
     def with_planned(
         self, servers: Mapping[str, Server], routes: Mapping[str, Route] = MappingProxyType({})
@@ -173,7 +183,7 @@ class System:
             options: changed optimizer options, which are not checked.
         """
         changed = self.options.model_copy(update=options)
-        return replace(self, servers=as_separate(servers), options=changed, routes={})
+        return replace(self, servers=as_undivided(as_separate(servers)), options=changed, routes={})
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -239,6 +249,18 @@ class System:
             return self
         servers = {name: server.model_copy(update={"external": None}) for name, server in renting.items()}
         return replace(self.with_planned(servers), not_rented=(*self.not_rented, *renting))
+
+    def divided(self, divisions: Mapping[str, Division]) -> "System":
+        """Return the system in which servers are replaced by their pools by length, also after changes.
+
+        Args:
+            divisions: shapes of each pool, by server.
+        """
+        servers = with_pools(self.servers, divisions) if divisions else self.servers
+        if servers is self.servers and divisions == self.divisions:
+            return self
+        fields = tuple(servers if value is self.servers else value for value in self.compiled_fields)
+        return replace(self, servers=servers, divisions=divisions, compiled_fields=fields)
 
     def together(self, names: Iterable[str]) -> list[str]:
         """Return the given servers plus those that can only be served in full together with one of them."""
@@ -406,6 +428,8 @@ class System:
             target = target.of_shapes([shape.name for shape in server.current.load.shapes])
         if isinstance(server, Version):
             target = target_of_version(target, server)
+        if isinstance(server, LengthPool):
+            target = target_of_pool(target, server)
         return target_of_misses(target, server.cache_hit_rate) if server.cache_hit_rate else target
 
     def target_key(self, server: Server) -> tuple[str, str]:

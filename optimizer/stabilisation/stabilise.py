@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
+from optimizer.features.length_pools.streams import check_undivided
 from optimizer.features.versions.streams import share_of_load, whole_load
 from optimizer.plan import Plan
 from optimizer.plan.placements import PlanRow, placements_of, rows_of
@@ -116,8 +117,10 @@ def plan_next(
         planner: the solver; no re-solves after its deadline.
 
     Raises:
+        SpecError: a server has pools by length.
         SolverError: the solver failed.
     """
+    check_undivided(system.servers.values(), "planning a running fleet")
     running = running_pools(system, last, seen, rules.startup_s)
     return plan_running_fleet(system, running, kept_of(running, seen), planner)
 

@@ -150,6 +150,7 @@ class Overview(Document):
 
 def describe(system: System, plan: Plan) -> Overview:
     """Return the overview of a system's plan: its pools with targets and performance, and its types."""
+    system = plan.planned_in(system)
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     in_nodes = node_shares_cents_per_h(plan.nodes)
     pools = _with_power(

@@ -44,6 +44,7 @@ def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ..
 
     The requests of a route count once, at its large server.
     """
+    system = plan.planned_in(system)
     rates_rps = server_loads_rps(replace(system, servers={n: s.server for n, s in system.streams.items()}))
     load_rpm = dict(zip(system.streams, (rates_rps * SECONDS_PER_MINUTE).tolist(), strict=True)) | {
         route.small: 0.0 for route in system.routed.values()

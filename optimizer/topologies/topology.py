@@ -46,6 +46,24 @@ class ModelColumns:
         """Return the index of the variable that is 1 if a server is unserved."""
         return len(self.rows) + int(np.searchsorted(self.servers, server))
 
+    def add_single(self, rows: ModelRows, one_of: IntArray, z: IntArray, server: IntArray) -> None:
+        """Add rows that allow only one accelerator for each server (eq. 225).
+
+        Args:
+            rows: receives the rows.
+            one_of: columns of which each server can use only one, shape (Z,).
+            z: variables that are 1 if the column is used, shape (Z,).
+            server: server of each column, shape (n,).
+        """
+        count = len(one_of)
+        if not count:
+            return
+        every, one = np.arange(count), np.ones(count)
+        most = self.most[one_of].astype(np.float64)
+        rows.add(np.full(count, -np.inf), np.zeros(count), (every, one_of, one), (every, z, -most))
+        servers, row = np.unique(server[one_of], return_inverse=True)
+        rows.add(np.full(len(servers), -np.inf), np.ones(len(servers)), (row, z, one))
+
 
 @dataclass(frozen=True, slots=True)
 class Variables:

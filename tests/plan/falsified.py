@@ -62,6 +62,22 @@ def shapes() -> Json:
     return source
 
 
+def by_length() -> Json:
+    """Return a system with a server that is divided by length, and one for which that does not pay."""
+    source = shapes()
+    short, long = source["servers"][0]["currentAlloc"]["load"]["shapes"]
+    several = [short, long | {"avgInTokens": 20_000}]
+    source["servers"] = [
+        server(name, 1)
+        | {"poolsByLength": "allowed", "currentAlloc": {"load": {"arrivalRate": rate, "shapes": several}}}
+        for name, rate in (("a", 900), ("b", 6))
+    ]
+    source["serviceClasses"] = [service_class("gold", itl=60)]
+    target = source["serviceClasses"][0]["modelTargets"][0]
+    target |= {"percentile": 95, "shapes": {"chat": {"slo-ttft": 200}, "docs": {"slo-ttft": 5000}}}
+    return source
+
+
 HEAD = {"prefixTokens": 300, "prefixHitRate": 0.8}
 LAW = {"alpha": 8, "beta": 0.02, "gamma": 5e-5}
 
@@ -195,6 +211,7 @@ SCENARIOS: dict[str, Json | System | Path] = {
     "rolling one": rolling(10, rollout="one"),
     "available": available(availabilityTarget=0.999, surge=0.5),
     "shapes": shapes(),
+    "lengths": by_length(),
     "routed": Path(__file__).parents[2] / "specs" / "routes.yaml",
 }
 RUNS = {"first": {"A": 2}, "last": {"A": 1}}

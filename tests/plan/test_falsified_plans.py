@@ -35,6 +35,13 @@ TEXTS: list[tuple[str, str, Any, str]] = [
     ("split", "versions.chat.rollBack", False, "versions.chat.rollBack is true, the plan says false"),
     ("available", "replicaCounts", {}, "replicaCounts.a is given, the plan says absent"),
     ("routed", "routes.chat.costAllLarge", None, "routes.chat.costAllLarge is 12,600, the plan says absent"),
+    (
+        "lengths",
+        "lengthPools.a.pools.0.belowTokens",
+        5,
+        "lengthPools.a.pools.0.belowTokens is 1,000, the plan",
+    ),
+    ("lengths", "lengthPools.a.pools.0.shapes", ["docs"], "a: its pools by length must serve chat, docs"),
     ("cached", "caches", [], "caches is a list of 1, the plan says a list of 0"),
 ]
 

@@ -135,7 +135,7 @@ class Routing(Topology):
             integer += [True, True, *[False] * count]
             upper += [1.0, 1.0, *route.upper.tolist()]
             changes += [0.0, float(columns.on_leaving[route.large]), *[0.0] * count]
-        _add_single(rows, columns, server, one_of, place + np.arange(len(one_of)))
+        columns.add_single(rows, one_of, place + np.arange(len(one_of)), server)
 
         # In a warm start, the divisions follow from the replicas.
         def point(replicas: IntArray) -> FloatArray:
@@ -203,27 +203,6 @@ def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) 
     if route.loss_scale:
         scale = route.loss_scale
         rows.add_one(-ENDLESS, scale * route.max_loss, (shares, scale * route.quality))
-
-
-def _add_single(
-    rows: ModelRows, columns: ModelColumns, server: IntArray, one_of: IntArray, z: IntArray
-) -> None:
-    """Add rows that allow only one accelerator for each server (eq. 225).
-
-    Args:
-        rows: receives the rows.
-        server: server of each column, shape (n,).
-        one_of: columns of which each server can use only one, shape (Z,).
-        z: variables that are 1 if the column is used, shape (Z,).
-    """
-    count = len(one_of)
-    if not count:
-        return
-    every, one = np.arange(count), np.ones(count)
-    most = columns.most[one_of].astype(np.float64)
-    rows.add(np.full(count, -ENDLESS), np.zeros(count), (every, one_of, one), (every, z, -most))
-    servers, row = np.unique(server[one_of], return_inverse=True)
-    rows.add(np.full(len(servers), -ENDLESS), np.ones(len(servers)), (row, z, one))
 
 
 COUPLING = Routing

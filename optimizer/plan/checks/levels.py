@@ -133,8 +133,10 @@ def _value(facts: Facts) -> float:
     """Return the transition cost of the plan [cents/h]: cost changes plus a penalty on moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
     changed = {item.server for item in facts.placed.changes}
-    # In mixed plans and on routes, an unchanged server counts with the difference from its stated cost.
+    # In mixed plans, on routes and with pools by length, an unchanged server counts with the difference from
+    # its stated cost.
     all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routed.values())
+    all_count |= bool(facts.plan.length_pools)
     shared_now = {
         (pool.mode, pool.accelerator)
         for server in facts.whole.servers.values()

@@ -19,6 +19,7 @@ def check_names(plan: Plan, system: System) -> list[str]:
     problems = [*group_names(plan, system)]
     if problems:
         return problems
+    system = plan.planned_in(system)
     planned = as_planned(plan, system)
     problems = [
         *_servers(plan, planned),

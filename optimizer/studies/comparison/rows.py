@@ -49,6 +49,7 @@ class Case:
     @classmethod
     def of(cls, plan: Plan, system: System | None) -> Self:
         """Return a plan in the form in which it is compared."""
+        system = None if system is None else plan.planned_in(system)
         return cls(plan, system, PlanTable.of(plan, system))
 
     @property

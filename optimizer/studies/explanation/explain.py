@@ -5,6 +5,7 @@ from typing import Any
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
+from optimizer.features.length_pools.streams import owner_of_pool
 from optimizer.features.nodes.explained import explain_nodes
 from optimizer.features.routes.explained import price_losses
 from optimizer.pipeline import solve_in_full
@@ -60,7 +61,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     memo = SizingMemo()
     solved = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
     before = BasePlan(solved)
-    servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
+    planned = solved.candidates.system.servers.values()
+    servers = [s for s, one in enumerate(planned) if server in {None, one.name, owner_of_pool(one)}]
     own = None if server is None else _names(system.servers[server])
     lacking = {item.server for item in solved.plan.unserved}.union(solved.plan.lacks_reserve)
     needs_repair = bool(lacking if own is None else lacking & own)
@@ -131,6 +133,8 @@ def _notes(system: System) -> tuple[str, ...]:
             "servers run already, so that the plan minimises cost and the price of moving together (the "
             "value); where the two differ in sign, both are given"
         )
+    if any(server.pools_by_length is not None for server in system.servers.values()):
+        notes.append("servers keep the pools by length of the plan in all what-if plans")
     if system.options.unlimited:
         notes.append(IGNORES_CAPACITIES)
     return tuple(notes)

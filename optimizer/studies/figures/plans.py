@@ -45,7 +45,7 @@ class PlannedSystem:
     @classmethod
     def of(cls, system: System, plan: Plan) -> Self:
         """Return a system with its plan."""
-        return cls(system, describe(system, plan))
+        return cls(plan.planned_in(system), describe(system, plan))
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -146,6 +146,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
     Raises:
         SpecError: the plan is not for this system.
     """
+    system = plan.planned_in(system)
     loaded = [
         (name, pool)
         for name, pools in sorted(plan.allocations.items())

@@ -1,0 +1,233 @@
+"""Variables and constraints that choose the pools by length of a server as a path over its shapes.
+
+Every possible pool is an ordinary server. Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
+from optimizer.candidates import Candidates, CandidateTable
+from optimizer.features.length_pools.streams import LengthPool, required_servers
+from optimizer.milp.model import COVER_SCALE, ModelRows
+from optimizer.spec.system import System
+from optimizer.tolerances import COVER
+from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
+
+ENDLESS = np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class PossiblePools:
+    """The possible pools of one server, as indices of planned servers; the server itself is one of them."""
+
+    name: str
+    whole: int
+    """Index of the server, which stands for one pool with all shapes."""
+    steps: int
+    """Number of steps of its shapes."""
+    intervals: tuple[tuple[int, int, int], ...]
+    """Planned server, first and last step of each pool."""
+    required: bool
+    """Whether one pool with all shapes is not allowed."""
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """Indices of the planned servers."""
+        return tuple(server for server, _, _ in self.intervals)
+
+    def cheapest_path(self, cost: FloatArray) -> list[int]:
+        """Return the pools of least total cost that serve all steps; empty if there are none.
+
+        Args:
+            cost: cost of each planned server, shape (S,); infinite for one that cannot be used.
+        """
+        best: list[tuple[float, list[int]]] = [(0.0, []), *[(np.inf, list[int]())] * self.steps]
+        for server, first, last in sorted(self.intervals, key=lambda each: each[1]):
+            total = best[first][0] + cost[server]
+            if total < best[last + 1][0]:
+                best[last + 1] = total, [*best[first][1], server]
+        return best[-1][1]
+
+
+@dataclass(frozen=True)
+class LengthPools(Topology):
+    """All servers with load whose pools by length are not yet chosen, as a topology of solvers."""
+
+    place: ClassVar[str] = "poolsByLength"
+    name: ClassVar[str] = "pools by length"
+    advice: ClassVar[str] = "list fewer accelerators for each server, or join shapes"
+    counts_replicas: ClassVar[bool] = True
+    shortage: ClassVar[str] = "too few cards for two pools by length, which it requires"
+    choices: tuple[PossiblePools, ...]
+    load_rps: FloatArray
+    """Load of each server, shape (S,)."""
+    served_by_rows: BoolArray
+    """Mask of all possible pools, shape (S,)."""
+    idle: BoolArray
+    """Mask of the possible pools with only some of the shapes, shape (S,)."""
+
+    @classmethod
+    def coupled(cls, system: System) -> Collection[str]:
+        """Return the servers that require several pools."""
+        return required_servers(system.servers)
+
+    @classmethod
+    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
+        """Return no additional candidates."""
+        return []
+
+    @classmethod
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "LengthPools | None":  # noqa: ARG003
+        """Create the topology of a system's possible pools; None if all pools are chosen."""
+        pools = grouped(
+            (pool.whole.name, (s, pool))
+            for s, pool in enumerate(candidates.system.servers.values())
+            if isinstance(pool, LengthPool) and pool.has_load
+        )
+        choices = tuple(
+            _choice(name, mine)
+            for name, mine in pools.items()
+            if len(mine) > 1 and any(pool.is_whole for _, pool in mine)
+        )
+        if not choices:
+            return None
+        load_rps, (served_by_rows, idle) = np.zeros(servers), np.zeros((2, servers), np.bool_)
+        load_rps[: len(candidates.arrays.servers.load_rps)] = candidates.arrays.servers.load_rps
+        served_by_rows[[s for each in choices for s in each.servers]] = True
+        idle[served_by_rows] = True
+        idle[[each.whole for each in choices]] = False
+        return cls(choices, load_rps, served_by_rows, idle)
+
+    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "LengthPools":  # noqa: ARG002
+        """Return the topology for some candidates; `servers`, if given, masks the servers to keep."""
+        kept = (each for each in self.choices if servers is None or servers[list(each.servers)].any())
+        return replace(self, choices=tuple(kept))
+
+    def together(self, chosen: BoolArray) -> BoolArray:
+        """Return the mask `chosen` with every possible pool of each server set as the server itself."""
+        together = chosen.copy()
+        for each in self.choices:
+            together[list(each.servers)] = chosen[each.whole]
+        return together
+
+    def groups(self) -> Iterator[Sequence[int]]:
+        """Yield the indices of the possible pools of each server."""
+        for each in self.choices:
+            yield each.servers
+
+    def chosen(self, table: CandidateTable, replicas: IntArray) -> Iterator[tuple[PossiblePools, list[int]]]:
+        """Yield each server with the pools of a solution that together serve all its shapes, or with none."""
+        count = len(self.load_rps)
+        rate = np.bincount(table.server, replicas * table.max_rate_rps, count)
+        cost = np.bincount(table.server, replicas * table.cost_per_replica, count)
+        cost[rate < self.load_rps * (1 - 2 * COVER)] = np.inf
+        for each in self.choices:
+            limited = cost.astype(np.float64)
+            limited[each.whole] = np.inf if each.required else limited[each.whole]
+            yield each, each.cheapest_path(limited)
+
+    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:  # noqa: ARG002
+        """Return the solution with only the replicas of chosen pools."""
+        result = replicas.copy()
+        for each, path in self.chosen(table, replicas):
+            result[np.isin(table.server, [s for s in each.servers if s not in path])] = 0
+        return result
+
+    def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
+        """Return the mask `has` of served servers; a server is served if pools serve all its shapes."""
+        served = has.copy()
+        for each, path in self.chosen(table, replicas):
+            served[each.whole] = bool(path)
+        return served
+
+    def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
+        """Return the mask `full` of servers served in full; possible pools always count as such."""
+        nobody = np.zeros(len(full), np.bool_)
+        return np.where(self.served_by_rows, self.idle | self.served(table, replicas, nobody), full)
+
+    def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
+        """Return variables and constraints of the servers with columns (eq. 284-286).
+
+        For each server a variable is 1 if it has no pool with all shapes. For other possible pools, this is
+        the variable u. In plans with one accelerator per server, another variable for each column states
+        whether it is used.
+        """
+        rows = ModelRows()
+        choices = [each for each in self.choices if each.whole in columns.servers]
+        server = table.server[columns.rows]
+        one_of = np.flatnonzero(self.served_by_rows[server]) if columns.is_single else np.zeros(0, np.int64)
+        empty = {each.whole: columns.first + i for i, each in enumerate(choices)}
+        for each in choices:
+            unused = {s: empty.get(s, columns.unserved(s)) for s in each.servers}
+            for s in each.servers:
+                self._add_load(rows, table, columns, np.flatnonzero(server == s), unused[s])
+            _add_path(rows, each, unused, columns.unserved(each.whole))
+            if each.required:
+                rows.add_one(1.0, 1.0, ([unused[each.whole]], [1.0]))
+        z = columns.first + len(choices) + np.arange(len(one_of))
+        columns.add_single(rows, one_of, z, server)
+        wholes = np.array([each.whole for each in choices], np.int64)
+
+        def point(replicas: IntArray) -> FloatArray:
+            none = [not replicas[table.server == whole].any() for whole in wholes]
+            return np.concatenate([none, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
+
+        block = Variables(
+            upper=np.ones(len(choices) + len(one_of)),
+            point=point,
+            labels=lambda: _labels(choices, one_of, server),
+            changes=np.append(columns.on_leaving[wholes], np.zeros(len(one_of))),
+        )
+        return block, rows
+
+    def _add_load(
+        self, rows: ModelRows, table: CandidateTable, columns: ModelColumns, mine: IntArray, unused: int
+    ) -> None:
+        """Add the rows by which a possible pool carries its load, or has no replicas (eq. 286)."""
+        candidates = columns.rows[mine]
+        each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
+        share = np.minimum(each / table.load_rps[candidates], 1.0)
+        least = COVER_SCALE * (1 - COVER)
+        rows.add_one(least, ENDLESS, (mine, COVER_SCALE * share), ([unused], [COVER_SCALE]))
+        most = float(columns.most[mine].sum())
+        rows.add_one(-ENDLESS, most, (mine, np.ones(len(mine))), ([unused], [most]))
+
+
+def _choice(name: str, pools: Sequence[tuple[int, LengthPool]]) -> PossiblePools:
+    whole, server = next((s, pool) for s, pool in pools if pool.is_whole)
+    return PossiblePools(
+        name=name,
+        whole=whole,
+        steps=server.last + 1,
+        intervals=tuple((s, pool.first, pool.last) for s, pool in pools),
+        required=server.pools_by_length == "required",
+    )
+
+
+def _add_path(rows: ModelRows, each: PossiblePools, unused: dict[int, int], unserved: int) -> None:
+    """Add the rows by which the used pools form a path over all steps, or the server is unserved (eq. 285).
+
+    The variables `unused` are 1 if a pool is not used.
+    """
+    for step in range(each.steps):
+        starts = [unused[s] for s, first, _ in each.intervals if first == step]
+        ends = [unused[s] for s, _, last in each.intervals if last == step - 1]
+        balance = float(len(starts) - len(ends) - (0 if step else 1))
+        parts = [(starts, np.ones(len(starts))), (ends, -np.ones(len(ends)))]
+        if not step:
+            parts.append(([unserved], -np.ones(1)))
+        rows.add_one(balance, balance, *parts)
+
+
+def _labels(choices: Sequence[PossiblePools], one_of: IntArray, server: IntArray) -> Iterator[Label]:
+    for r, each in enumerate(choices):
+        yield f"w_{r}", f"{each.name} has no pool with all request shapes", each.whole, -1
+    for column in one_of.tolist():
+        yield f"z_{column}", "has its replicas on this accelerator", int(server[column]), -1
+
+
+COUPLING = LengthPools

@@ -1,0 +1,82 @@
+"""From the solution with all possible pools by length to the chosen ones (math.md section 17.9)."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.candidates import Candidates
+from optimizer.features.length_pools.coupling import LengthPools
+from optimizer.features.length_pools.feature import LENGTH_POOLS
+from optimizer.features.length_pools.streams import (
+    Division,
+    owner_of_pool,
+    shape_names,
+    with_possible_pools,
+)
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution
+from optimizer.spec.system import System
+
+
+def with_all_pools(system: System) -> System:
+    """Return the system in which every possible pool by length is a planned server."""
+    if LENGTH_POOLS.name not in system.features:
+        return system
+    servers = with_possible_pools(system.servers)
+    return system if servers is system.servers else replace(system, servers=servers)
+
+
+def with_possible(excluded: Collection[str], system: System) -> frozenset[str]:
+    """Return the excluded servers with all possible pools of each.
+
+    Args:
+        excluded: names of planned servers.
+        system: the system with all possible pools.
+    """
+    owner = {name: owner_of_pool(one) for name, one in system.servers.items()}
+    owners = {owner[name] for name in excluded if name in owner}
+    return frozenset(excluded) | {name for name, whole in owner.items() if whole in owners}
+
+
+def decided(
+    system: System,
+    candidates: Candidates,
+    problem: Problem,
+    solution: Solution,
+    size: Callable[[System], Candidates],
+    excluded: Collection[str],
+) -> tuple[Candidates, Problem, Solution]:
+    """Return candidates, problem and solution of the system with only the chosen pools.
+
+    Args:
+        system: the system before all possible pools were added.
+        candidates: candidates of the system with all possible pools.
+        problem: its planning problem.
+        solution: its solution.
+        size: finds the candidates of a system.
+        excluded: names of servers that get no replicas.
+    """
+    topology = problem.topology(LengthPools)
+    if topology is None:
+        return candidates, problem, solution
+    servers = candidates.system.servers
+    names = candidates.arrays.server_names
+    divisions: dict[str, Division] = {}
+    for each, path in topology.chosen(problem.table, solution.replicas):
+        divisions[each.name] = tuple(shape_names(servers[names[s]]) for s in path or [each.whole])
+    chosen = size(system.divided({**system.divisions, **divisions}))
+    smaller = build_problem(chosen, excluded)
+    of_key = dict(zip(_named_keys(candidates, problem), solution.replicas.tolist(), strict=True))
+    replicas = [of_key.get(key, 0) for key in _named_keys(chosen, smaller)]
+    return (
+        replace(chosen, undivided=candidates),
+        smaller,
+        replace(solution, replicas=np.array(replicas, np.int64)),
+    )
+
+
+def _named_keys(candidates: Candidates, problem: Problem) -> list[tuple[object, ...]]:
+    """Return the identity of each candidate with the name of its server, or the place after all servers."""
+    names = candidates.arrays.server_names
+    return [(names[s] if s < len(names) else s - len(names), *rest) for s, *rest in problem.keys]

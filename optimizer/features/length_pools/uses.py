@@ -1,0 +1,87 @@
+"""The section of a plan about pools by length."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from optimizer.documents import Document, is_none
+
+Reason = Literal[
+    "cheaper", "needed", "required", "limits", "one_replica_more", "more_replicas", "unattainable", "unserved"
+]
+
+
+class LengthPoolUse(Document):
+    """A pool of a server with pools by length."""
+
+    server: str
+    """Name under which the pool is planned, such as `chat (docs)`; it is that of the server if the server is
+    not divided. Its replicas are in `allocations`.
+    """
+    shapes: tuple[str, ...] = Field(strict=False)
+    """Request shapes that the pool serves, by ascending prompt length."""
+    below_tokens: int | None = Field(None, alias="belowTokens", exclude_if=is_none)
+    """Rule of the router: prompts with fewer tokens go to the first pool for which this holds, and all others
+    to the last. Absent for the last pool.
+    """
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load of the pool [requests/min]."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas of the pool."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas [cents/h]."""
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Annotations of the pool's workload in Kubernetes."""
+        below = {} if self.below_tokens is None else {"prompts-below": str(self.below_tokens)}
+        return {"shapes": ", ".join(self.shapes), **below}
+
+
+class SizedPool(Document):
+    """A pool sized alone, on the accelerator where it costs least, regardless of limits."""
+
+    shapes: tuple[str, ...] = Field(strict=False)
+    """Request shapes that the pool serves."""
+    accelerator: str
+    """Name of the accelerator."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas."""
+    needed_replicas: float = Field(alias="neededReplicas")
+    """Load divided by the maximum rate of a replica, as a decimal number."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas [cents/h]."""
+
+
+class LengthUse(Document):
+    """Pools by length of a server, and what one pool or several pools would cost."""
+
+    pools: tuple[LengthPoolUse, ...] = Field(strict=False)
+    """Pools of the plan, by ascending prompt length; one if the server is not divided."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of these pools [cents/h]."""
+    together: SizedPool | None = None
+    """One pool for all shapes, at least cost on one accelerator and regardless of limits on cards; null if no
+    accelerator meets the targets.
+    """
+    by_length: tuple[SizedPool, ...] = Field((), alias="byLength", strict=False)
+    """Two or more pools of least total cost, each on one accelerator and regardless of limits on cards; empty
+    if no accelerators meet the targets.
+    """
+    reason: Reason
+    """Why the server is divided: `cheaper`, `needed` (no accelerator meets the targets of all shapes
+    together), or `required`; or why it is not: `one_replica_more` (the pools cost no more than one pool
+    before numbers of replicas are rounded up), `more_replicas` (they cost more even then), or `unattainable`
+    (in no division do all pools meet their targets). `limits`: limits on cards or costs of changes outweigh
+    the difference in cost. `unserved`: the server is not served.
+    """
+
+    @property
+    def together_cents_per_h(self) -> float | None:
+        """Cost of one pool for all shapes [cents/h]; None if no accelerator meets the targets."""
+        return None if self.together is None else self.together.cost_cents_per_h
+
+    @property
+    def by_length_cents_per_h(self) -> float | None:
+        """Cost of the cheapest division [cents/h]; None if there is none."""
+        return sum(pool.cost_cents_per_h for pool in self.by_length) if self.by_length else None
