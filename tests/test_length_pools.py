@@ -11,7 +11,7 @@ from optimizer import Plan, SpecError, explain, load_system, simulate, solve, ve
 from optimizer.features.hourly import check_hours
 from optimizer.features.length_pools.streams import steps_of
 from optimizer.render.manifests import metadata_of, variants
-from optimizer.schema import Load
+from optimizer.schema import Load, ModelTarget
 from rest_server.v1.entity_types import check_alone
 
 
@@ -108,13 +108,14 @@ def test_a_plan_can_be_applied_and_is_then_kept() -> None:
     assert [(pool.shapes, pool.num_replicas) for pool in pools] == [(("chat",), 1), (("docs",), 2)]
     again = solve(running)
     assert (replicas(again), again.changes) == (replicas(plan), ())
-    together = solve(running.with_target("c", "m", shapes=ALIKE_MS))
+    target = running.targets["c", "m"].model_dump(by_alias=True) | {"shapes": ALIKE}
+    (owner,) = running.spec.service_classes
+    alike = ModelTarget.model_validate(target)
+    system = running.with_items(owner.model_copy(update={"model_targets": (alike,)}))
+    together = solve(system)
     assert replicas(together) == {"s": 2}
     assert sorted(change.server for change in together.changes) == ["s", "s (chat)", "s (docs)"]
-    assert verify(together, running.with_target("c", "m", shapes=ALIKE_MS)) == []
-
-
-ALIKE_MS = {name: {"slo-ttft": 2500} for name in ALIKE}
+    assert verify(together, system) == []
 
 
 def test_every_pool_is_simulated_with_its_own_shapes() -> None:

@@ -256,8 +256,8 @@ def check_undivided(servers: Iterable[Server], what: str) -> None:
     for server in servers:
         if server.pools_by_length is not None:
             raise SpecError(
-                f"poolsByLength of {owner_of_pool(server)!r}: {what} does not support pools by length; set it "
-                "to never, or plan each load with solve"
+                f"poolsByLength of {owner_of_pool(server)!r}: {what} does not support pools by length; set "
+                "it to never, or plan each load with solve"
             )
 
 
