@@ -60,7 +60,7 @@ def pool_problems(part: Part, at: Location, allocation: AllocationData, nodes: N
         nodes: the defined node types.
     """
     own: Counter[str] = Counter()
-    seen: set[tuple[str, str | None]] = set()
+    seen: set[tuple[str, str | None, frozenset[str]]] = set()
     for i, pool in enumerate(allocation.pools):
         here, is_external = (*at, "pools", i, "accelerator"), pool.mode == "external"
         if pool.node is not None:
