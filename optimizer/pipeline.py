@@ -9,7 +9,7 @@ from pathlib import Path
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.errors import SolverError
-from optimizer.features.length_pools.decision import decided, with_all_pools, with_possible
+from optimizer.features.length_pools.decision import decided, with_possible
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory, highs_session
 from optimizer.solvers.deadline import Deadline
@@ -115,6 +115,11 @@ class Solved:
     modelled: tuple[Candidates, Problem, Solution] | None = None
     """Candidates, problem and solution of the solver, with all possible pools by length."""
 
+    @property
+    def all_candidates(self) -> Candidates:
+        """Candidates of the system, with those of pools by length that were not chosen."""
+        return self.candidates if self.modelled is None else self.modelled[0]
+
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
         """Return the same solution with different retained replicas: numbers by (server, accelerator).
 
@@ -151,7 +156,7 @@ def solve_in_full(
     """
     clock = timings or Timings()
     deadline = deadline or Deadline.after(system.options.time_limit_s)
-    undivided = with_all_pools(system)
+    undivided = system.with_all_pools()
     if undivided is not system:
         memo, excluded = memo or SizingMemo(), with_possible(excluded, undivided)
     with clock.stage("candidates"):

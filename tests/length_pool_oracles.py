@@ -90,6 +90,38 @@ def _class(rng: random.Random, name: str, priority: int) -> Json:
     return {"name": name, "priority": priority, "modelTargets": [target]}
 
 
+def with_two_features(seed: int) -> Json:
+    """Return such a document in which all servers also use two other features."""
+    rng, found = random.Random(f"length features {seed}"), random_length_document(seed)
+    features = {*rng.sample(["nodes", "tiers", "budget", "power", "preferred", "cache", "place", "keep"], 2)}
+    for item in found["accelerators"]:
+        item["power"] = {"idle": 40, "full": 350, "midPower": 200, "midUtil": 0.5}
+        if "place" in features:
+            item["place"] = "eu" if item["name"] == "A" else "us"
+        if "tiers" in features and "nodes" not in features:
+            item["tiers"] = [{"units": 2, "cost": item["cost"] / 2}]
+    if "nodes" in features:
+        found["accelerators"][0]["cost"] = 0
+        found["count"] = found["count"][1:]
+        found["nodes"] = [{"name": "n", "type": "A", "cards": 4, "cost": 900, "maxNodes": rng.choice([1, 2])}]
+    options = {
+        "budget": ("budget", 1500),
+        "power": ("maxPower", 2000),
+        "place": ("networkMs", {"eu": {"us": 20}}),
+    }
+    found["optimizer"] |= dict(value for name, value in options.items() if name in features)
+    fields = {
+        "preferred": {"preferred": ["B"]},
+        "cache": {"cacheHitRate": 0.3},
+        "place": {"place": "eu"},
+        "keep": {"keepAccelerator": True},
+    }
+    for item in found["servers"]:
+        for name in features & fields.keys():
+            item.update(fields[name])
+    return found
+
+
 def intervals(item: Json) -> list[tuple[str, ...]]:
     """Return the names of the shapes of every possible pool of a server."""
     names = [one["name"] for one in sorted(item["currentAlloc"]["load"]["shapes"], key=_length)]

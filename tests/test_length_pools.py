@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from builders import Json
-from length_pool_oracles import best_bill, random_length_document
+from length_pool_oracles import best_bill, random_length_document, with_two_features
 from slow_cases import mostly_slow
 
 from optimizer import Plan, SpecError, explain, load_system, simulate, solve, verify
+from optimizer.candidates import find_candidates
 from optimizer.features.hourly import check_hours
 from optimizer.features.length_pools.streams import steps_of
 from optimizer.render.manifests import metadata_of, variants
@@ -31,6 +32,15 @@ def test_choice_matches_enumeration_of_all_partitions(seed: int) -> None:
     ]
     assert service == pytest.approx(short)
     assert [*levels.values()] == pytest.approx([value, changes], abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 3))
+def test_plans_with_other_features_pass_verification(seed: int) -> None:
+    system = load_system(with_two_features(seed))
+    plan = solve(system)
+    assert verify(plan, system) == []
+    applied = plan.applied_to(system)
+    assert verify(solve(applied), applied) == []
 
 
 # --- what the plan says ----------------------------------------------------------------------------------
@@ -174,3 +184,14 @@ def test_shapes_that_no_length_separates_share_a_pool() -> None:
     without = [CHAT | {"share": 0.9}, CHAT | {"name": "mid", "avgInTokens": 900, "share": 0}, DOCS]
     steps = steps_of(Load.model_validate({"arrivalRate": 60, "shapes": without}))
     assert [[shape.name for shape in step] for step in steps] == [["chat", "mid"], ["docs"]]
+
+
+def test_repairs_and_candidates_know_all_possible_pools() -> None:
+    """With 2 cards neither fits: one pool takes 5, pools by length take 3."""
+    system = load_system(document(SPLIT, cards=2))
+    repair = explain(system).repair
+    assert repair is not None
+    assert repair.fewest is not None
+    assert repair.fewest.added == {"H100": 1}
+    names = find_candidates(system.with_all_pools()).arrays.server_names
+    assert names == ("s", "s (chat)", "s (docs)")

@@ -232,7 +232,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
     with working("sizing"):
         system = read_system(arguments, request_of(SizingOptions, arguments))
         with announced_for(system):
-            candidates = find_candidates(system)
+            candidates = find_candidates(system.with_all_pools())
     from optimizer.checking.checks import candidates_wire, warnings_of  # reads the catalogue
 
     warnings = warnings_of(candidates)

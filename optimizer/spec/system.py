@@ -23,6 +23,7 @@ from optimizer.features.length_pools.streams import (
     as_undivided,
     target_of_pool,
     with_pools,
+    with_possible_pools,
 )
 from optimizer.features.nodes.fields import NodeType
 from optimizer.features.nodes.packing import NodePool, node_pools
@@ -120,6 +121,8 @@ class System:
     """Servers for which the plan must not rent an external service. Not part of the documents."""
     divisions: Mapping[str, Division] = field(default_factory=lambda: MappingProxyType({}))
     """Request shapes of each pool by length that a plan chose, by server. Not part of the documents."""
+    has_all_pools: bool = False
+    """Whether every possible pool by length is a planned server. Not part of the documents."""
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     """Routes by name; each server of a route has the largest load that the route can send it."""
     nodes: Mapping[str, NodeType] = field(default_factory=lambda: MappingProxyType({}))
@@ -157,6 +160,8 @@ class System:
                 )
         result = compiled(spec, self)
         result = replace(result, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
+        if self.has_all_pools:
+            return result.with_pool_servers(with_possible_pools(result.servers), has_all_pools=True)
         return result.divided(self.divisions) if self.divisions else result
 
     def with_planned(
@@ -259,8 +264,17 @@ class System:
         servers = with_pools(self.servers, divisions) if divisions else self.servers
         if servers is self.servers and divisions == self.divisions:
             return self
+        return self.with_pool_servers(servers, divisions=divisions)
+
+    def with_pool_servers(self, servers: Mapping[str, Server], **changes: Any) -> "System":
+        """Return a copy whose planned servers have other pools by length; its documents can be changed."""
         fields = tuple(servers if value is self.servers else value for value in self.compiled_fields)
-        return replace(self, servers=servers, divisions=divisions, compiled_fields=fields)
+        return replace(self, servers=servers, compiled_fields=fields, **changes)
+
+    def with_all_pools(self) -> "System":
+        """Return the system in which every possible pool by length is a planned server."""
+        servers = with_possible_pools(self.servers)
+        return self if servers is self.servers else self.with_pool_servers(servers, has_all_pools=True)
 
     def together(self, names: Iterable[str]) -> list[str]:
         """Return the given servers plus those that can only be served in full together with one of them."""

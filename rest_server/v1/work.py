@@ -141,7 +141,7 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
     """Return the candidates and the rejected pairs of the system in a body."""
     memo = memo_of_process(settings.sizing_memo_rows)
     system = options.applied(system_of(body, settings))
-    candidates = find_candidates(system, memo)
+    candidates = find_candidates(system.with_all_pools(), memo)
     wire = candidates_wire(candidates, warnings_of(candidates, memo=memo))
     return to_json(wire, inf_nan_mode="null", indent=2)
 

@@ -7,24 +7,14 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.features.length_pools.coupling import LengthPools
-from optimizer.features.length_pools.feature import LENGTH_POOLS
 from optimizer.features.length_pools.streams import (
     Division,
     owner_of_pool,
     shape_names,
-    with_possible_pools,
 )
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.system import System
-
-
-def with_all_pools(system: System) -> System:
-    """Return the system in which every possible pool by length is a planned server."""
-    if LENGTH_POOLS.name not in system.features:
-        return system
-    servers = with_possible_pools(system.servers)
-    return system if servers is system.servers else replace(system, servers=servers)
 
 
 def with_possible(excluded: Collection[str], system: System) -> frozenset[str]:

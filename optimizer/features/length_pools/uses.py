@@ -75,13 +75,3 @@ class LengthUse(Document):
     (in no division do all pools meet their targets). `limits`: limits on cards or costs of changes outweigh
     the difference in cost. `unserved`: the server is not served.
     """
-
-    @property
-    def together_cents_per_h(self) -> float | None:
-        """Cost of one pool for all shapes [cents/h]; None if no accelerator meets the targets."""
-        return None if self.together is None else self.together.cost_cents_per_h
-
-    @property
-    def by_length_cents_per_h(self) -> float | None:
-        """Cost of the cheapest division [cents/h]; None if there is none."""
-        return sum(pool.cost_cents_per_h for pool in self.by_length) if self.by_length else None

@@ -9,7 +9,6 @@ import numpy as np
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.length_pools.coupling import LengthPools, PossiblePools
-from optimizer.features.length_pools.decision import with_all_pools
 from optimizer.features.length_pools.streams import (
     boundaries,
     owner_of_pool,
@@ -59,7 +58,7 @@ def length_uses(
     if not wholes:
         return {}
     sized = None if candidates is None else candidates.undivided
-    sized = sized or find_candidates(with_all_pools(_only(system, wholes)))
+    sized = sized or find_candidates(_only(system, wholes).with_all_pools())
     topology = LengthPools.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
     result = {}

@@ -79,7 +79,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         servers=explain_servers(before, servers, {key: answers[key] for key in of_servers}),
         **(_fleet_parts(before, {key: answers[key] for key in of_units}, budget, memo) if of_fleet else {}),
         overload=overload,
-        repair=find_repair(solved.candidates, solved.plan, budget) if needs_repair else None,
+        repair=find_repair(solved.all_candidates, solved.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(budget.unanswered),
     )
@@ -134,7 +134,7 @@ def _notes(system: System) -> tuple[str, ...]:
             "value); where the two differ in sign, both are given"
         )
     if any(server.pools_by_length is not None for server in system.servers.values()):
-        notes.append("servers keep the pools by length of the plan in all what-if plans")
+        notes.append("what-if plans keep the pools by length of the plan; repairs choose them anew")
     if system.options.unlimited:
         notes.append(IGNORES_CAPACITIES)
     return tuple(notes)
