@@ -12,6 +12,7 @@ from optimizer.cli.main import main
 from optimizer.plan import Plan
 from optimizer.plan.token_costs import token_costs
 from optimizer.render.cluster_table import ClusterTable, NodeEntry
+from optimizer.render.deployments import Deployments
 from optimizer.render.manifests import node_comment, variants
 from optimizer.schema.files import spec_from_value
 from optimizer.spec.changes import SystemChange
@@ -87,6 +88,30 @@ def test_manifests_follow_the_cards_of_nodes() -> None:
         "nodes[0].cards: 4, but the largest node of H in the system has 8"
     ]
     assert node_comment(Plan.model_validate({**json.loads(plan.to_json()), "nodes": []})) == ""
+
+
+def test_pods_select_the_only_node_type_of_their_replicas() -> None:
+    """The plan has two replicas of four cards on the owned node; all others are on `rented`."""
+    nodes = [
+        {"name": "owned", "type": "H", "cards": 8, "cost": 0, "maxNodes": 1},
+        {"name": "rented", "type": "H", "cards": 8, "cost": 28},
+    ]
+    found = example(nodes)
+    for one in found["servers"]:
+        one["currentAlloc"]["load"]["arrivalRate"] = 1500
+    system = load_system(found)
+    plan = solve(system)
+    labels = {"pool": "rented"}
+    table = ClusterTable(nodes=(NodeEntry(accelerator="rented", labels=labels),)).with_nodes_of(system)
+    assert [*table.unknown_names(system)] == []
+    small, large = variants(plan, system, table)
+    assert small.node_types == (("rented", 3),)
+    assert large.node_types == (("owned", 2), ("rented", 1))
+    made = Deployments(system, table, "serving", "vllm")
+    pods = [made.of(one)["spec"]["template"]["spec"] for one in (small, large)]
+    assert [pod["nodeSelector"] == labels for pod in pods] == [True, False]
+    notes = [made.of(one)["metadata"]["annotations"]["inferplan.dev/nodes"] for one in (small, large)]
+    assert notes == ["3 in rented", "2 in owned, 1 in rented"]
 
 
 def test_horizons_of_nodes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

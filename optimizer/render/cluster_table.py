@@ -1,6 +1,6 @@
 """Cluster table, a file that users edit: Kubernetes nodes of accelerators, and containers of models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +27,8 @@ class NodeEntry(Document):
     """Kubernetes nodes that have an accelerator."""
 
     accelerator: Name
-    """Accelerator type, or the name of one accelerator (such as a MIG slice) with other nodes or resources.
+    """Accelerator type, name of one accelerator (such as a MIG slice) with other nodes or resources, or
+    name of a node type of the system, for workloads whose replicas the plan places on its nodes only.
     """
     labels: dict[LabelKey, LabelValue] | None = Field(None, exclude_if=is_none)
     """Labels that select the nodes; default: `nvidia.com/gpu.product` for common NVIDIA cards, and
@@ -64,11 +65,12 @@ class ClusterTable(Document):
     models: tuple[ModelContainer, ...] = Field((), strict=False)
     """Containers of models; other models have the default container."""
 
-    def node_of(self, accelerator: str, type_name: str) -> NodeEntry:
-        """Return the entry of an accelerator, else that of its type, else the default for its type."""
+    def node_of(self, accelerator: str, type_name: str, node_types: Sequence[str] = ()) -> NodeEntry:
+        """Return the entry of the only node type, of the accelerator, of its type, or else the default."""
         entries = {entry.accelerator: entry for entry in self.nodes}
         usual = default_nodes(type_name)
-        entry = entries.get(accelerator) or entries.get(type_name) or usual
+        only = entries.get(node_types[0]) if len(node_types) == 1 else None
+        entry = only or entries.get(accelerator) or entries.get(type_name) or usual
         return entry if entry.labels is not None else entry.model_copy(update={"labels": usual.labels})
 
     def with_nodes_of(self, system: System) -> "ClusterTable":
@@ -86,6 +88,7 @@ class ClusterTable(Document):
     def unknown_names(self, system: System) -> Iterator[str]:
         """Yield a message for each entry whose accelerator or model does not exist in a system."""
         accelerators = {*system.accelerators, *(item.type for item in system.accelerators.values())}
+        accelerators |= system.nodes.keys()
         models = {model for model, _ in system.profiles}
         for i, entry in enumerate(self.nodes):
             if entry.accelerator not in accelerators:

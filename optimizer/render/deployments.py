@@ -110,7 +110,7 @@ class Deployments:
 
     def _node(self, variant: WorkloadManifest) -> NodeEntry:
         type_name = self.system.accelerators[variant.accelerator].type
-        return self.table.node_of(variant.accelerator, type_name)
+        return self.table.node_of(variant.accelerator, type_name, [node for node, _ in variant.node_types])
 
     def _template(self, variant: WorkloadManifest, containers: list[Json]) -> Json:
         """Return the pod template of a workload."""

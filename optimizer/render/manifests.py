@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from optimizer.features.nodes.uses import node_types_of
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
@@ -68,6 +69,8 @@ class WorkloadManifest:
     """Nodes per replica; with several, the workload is a LeaderWorkerSet, else a Deployment."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Further annotations by name, such as the request shapes of the workload."""
+    node_types: tuple[tuple[str, int], ...] = ()
+    """Node types on which the replicas lie, with the numbers of replicas or of their parts."""
 
     @property
     def target(self) -> dict[str, str]:
@@ -101,10 +104,12 @@ def variants(
     shared = [row for row in rows if row.mode == "shared"]
     names = unique_names([*found, *(row.spot for row in shared)])
     surges, notes = _max_surges(plan, system), plan.workload_notes
+    homes = node_types_of(plan.nodes)
     own = [
         WorkloadManifest(
             names[key], *key, *found[key], surges.get(key[0]), notes=notes.get(key[0], {}),
             nodes=1 if system is None else table.nodes_of(key[1], *system.units_per_replica(*key)),
+            node_types=homes.get(key, ()),
         )
         for key in sorted(found)
     ]  # fmt: skip
@@ -238,6 +243,8 @@ def patched(
 def _notes(variant: WorkloadManifest) -> dict[str, str]:
     """Return the engine settings that are annotations; for shared cards, each names its container."""
     notes = {**variant.notes, **variant.settings.annotations}
+    if variant.node_types:
+        notes["nodes"] = ", ".join(f"{n} in {node}" for node, n in variant.node_types)
     for one in variant.containers:
         for key, value in one.settings.annotations.items():
             notes[key] = f"{notes[key]}, {one.name}: {value}" if key in notes else f"{one.name}: {value}"

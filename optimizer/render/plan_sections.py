@@ -12,6 +12,7 @@ from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
+from optimizer.plan.document import CapacityUse
 from optimizer.plan.placements import PlanRow, place_name, rows_of
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
@@ -200,10 +201,17 @@ def _bottlenecks(plan: Plan) -> Iterator[str]:
 
 
 def _cards(plan: Plan) -> Section:
+    in_nodes = {use.type for use in plan.nodes}
+
+    def limit(item: CapacityUse) -> FormattedValue | None:
+        if item.limit is None:
+            return FormattedValue("in nodes", None) if item.type in in_nodes else None
+        return FormattedValue(f"{item.limit:,d}", item.limit)
+
     columns = (
         name("type", "type"),
         Column("used", "used", form=",d"),
-        Column("exist", "limit", form=",d", none="unlimited"),
+        Column("exist", limit, none="unlimited"),
         Column("left", lambda item: None if item.limit is None else item.limit - item.used, form=",d"),
     )
     return table("Cards by accelerator type", columns, plan.capacity, "cards")

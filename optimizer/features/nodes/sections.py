@@ -92,6 +92,5 @@ def node_value_sections(explanation: Explanation, money: Money) -> Iterator[Sect
 
 def _replicas(item: NodeContents) -> str:
     return " + ".join(
-        f"{one.num_replicas} {one.server} ({one.accelerator}, {counted(one.cards, 'card')})"
-        for one in item.replicas
+        f"{one.num_replicas} {one.server} ({counted(one.cards, 'card')})" for one in item.replicas
     )

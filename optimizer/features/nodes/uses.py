@@ -5,7 +5,7 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.arrays import grouped
+from optimizer.arrays import grouped, totals
 from optimizer.documents import Document, is_none
 
 
@@ -94,3 +94,15 @@ def machines_of(uses: Iterable[NodeUse]) -> dict[tuple[str, str], list[tuple[str
         for machine in item.machines
         for one in item.replicas
     )
+
+
+def node_types_of(uses: Iterable[NodeUse]) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+    """Return the node types of each pool with the numbers of replicas, by server and accelerator."""
+    numbers = totals(
+        ((one.server, one.accelerator, use.node), one.num_replicas * item.num_nodes)
+        for use in uses
+        for item in use.contents
+        for one in item.replicas
+    )
+    found = grouped(((server, on), (node, n)) for (server, on, node), n in numbers.items())
+    return {key: tuple(sorted(mine)) for key, mine in found.items()}
