@@ -121,8 +121,10 @@ _OF_ALLOCATION = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h"
 
 
 def _joined(pools: Iterable[CurrentPool]) -> Iterator[CurrentPool]:
-    """Yield pools without their nodes; those on one accelerator are one pool."""
-    for same in grouped(((pool.mode, pool.accelerator), pool) for pool in pools).values():
+    """Yield pools without their nodes; those on one accelerator for the same shapes are one pool."""
+    for same in grouped(
+        ((pool.mode, pool.accelerator, frozenset(pool.shapes)), pool) for pool in pools
+    ).values():
         total = {
             "num_replicas": sum(pool.num_replicas for pool in same),
             "cost_cents_per_h": math.fsum(pool.cost_cents_per_h for pool in same),
