@@ -2,7 +2,8 @@
 
 Each server is replayed by itself, on the accelerator that the plan for its largest load chooses. Arrivals in
 periods of 15 s are Poisson counts; waiting requests are a fluid, which ready replicas serve at their maximum
-throughput. A request is late if it arrives beyond the rate within targets, or while a long queue exists.
+throughput. A request is missed if it arrives beyond the rate within targets; it is late if it is missed, or
+arrives while a long queue exists.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,6 +67,7 @@ class _Outcome:
     """Outcome of one server so far."""
 
     offered: float = 0.0
+    missed: float = 0.0
     late: float = 0.0
     replica_s: float = 0.0
     changes: int = 0
@@ -131,11 +133,11 @@ class _ReplayedServer:
         for k, end_s in enumerate(self.periods.ends_s):
             span_s, count = end_s - before_s, self.periods.counts[k]
             ready = sum(at_s <= before_s for at_s in ready_at_s)
-            late = max(0.0, count - self.capacity.within_rps * ready * span_s)
-            if waiting > self.capacity.max_batch * max(1, ready):
-                late = count
+            missed = max(0.0, count - self.capacity.within_rps * ready * span_s)
+            late = count if waiting > self.capacity.max_batch * max(1, ready) else missed
             waiting = max(0.0, waiting + count - self.capacity.most_rps * ready * span_s)
-            found.offered, found.late = found.offered + count, found.late + late
+            found.offered, found.missed = found.offered + count, found.missed + missed
+            found.late += late
             found.replica_s += desired * span_s
             found.states.append((self.periods.step_of[k], span_s, plan[k], desired, ready))
             now = sum(at_s <= end_s for at_s in ready_at_s)
@@ -220,7 +222,7 @@ def _variant(
         ReplayedServer(
             server=server,
             offered=item.offered,
-            missed=item.late,
+            missed=item.missed,
             cost=item.replica_s / SECONDS_PER_HOUR * costs[server],
             changes=item.changes,
             switches=0,
