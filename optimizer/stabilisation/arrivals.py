@@ -7,7 +7,9 @@ twice their square roots, whose standard deviation is the square root of the ind
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import fsum, sqrt
+from math import sqrt
+
+import numpy as np
 
 JUMP = 5.0
 """Deviation of a count from the others from which it is a jump [standard deviations]."""
@@ -95,7 +97,7 @@ class CountHistory:
 
     def _jumps(self, count: ArrivalCount) -> bool:
         expected = max(0.0, self.at(count.middle_s).rate_rps) * count.span_s
-        variance = self.dispersion * (1 + count.span_s / fsum(item.span_s for item in self.counts))
+        variance = self.dispersion * (1 + count.span_s / sum(item.span_s for item in self.counts))
         return 2 * abs(sqrt(count.number) - sqrt(expected)) > JUMP * sqrt(variance)
 
     def _dispersion(self, last: ArrivalCount, count: ArrivalCount) -> float:
@@ -116,21 +118,22 @@ class CountHistory:
         """Return the rate at a time: the mean of the counts, or their line if its slope is significant."""
         if not self.counts:
             return ArrivalRate()
-        span_s, mean_rps = fsum(item.span_s for item in self.counts), _mean_rps(self.counts)
+        spans_s, numbers, middles_s = np.array([(c.span_s, c.number, c.middle_s) for c in self.counts]).T
+        span_s = float(spans_s.sum())
+        mean_rps = float(numbers.sum()) / span_s
         variance = self.dispersion * max(mean_rps, 1 / span_s)  # of a count, per second of its time span
-        deviation_rps = sqrt(variance / span_s)
-        if len(self.counts) >= LINE_COUNTS:
-            center_s = fsum(item.span_s * item.middle_s for item in self.counts) / span_s
-            spread = fsum(item.span_s * (item.middle_s - center_s) ** 2 for item in self.counts)
-            slope = fsum(item.number * (item.middle_s - center_s) for item in self.counts) / spread
-            rest = fsum(
-                item.span_s * (item.rate_rps - mean_rps - slope * (item.middle_s - center_s)) ** 2
-                for item in self.counts
-            ) / (len(self.counts) - 2)
-            if abs(slope) > SLOPE * sqrt(max(variance, rest) / spread):
-                return ArrivalRate(max(0.0, mean_rps + slope * (time_s - center_s)), slope, deviation_rps)
-        return ArrivalRate(mean_rps, 0.0, deviation_rps)
+        found = ArrivalRate(mean_rps, 0.0, sqrt(variance / span_s), self.dispersion, self.jumped)
+        if len(numbers) < LINE_COUNTS:
+            return found
+        from_center_s = middles_s - spans_s @ middles_s / span_s
+        spread = float(spans_s @ from_center_s**2)
+        slope = float(numbers @ from_center_s) / spread
+        rest = spans_s @ (numbers / spans_s - mean_rps - slope * from_center_s) ** 2 / (len(numbers) - 2)
+        if abs(slope) <= SLOPE * sqrt(max(variance, rest) / spread):
+            return found
+        now_rps = mean_rps + slope * (time_s - middles_s[-1] + from_center_s[-1])
+        return replace(found, rate_rps=max(0.0, float(now_rps)), slope_rps_per_s=slope)
 
 
 def _mean_rps(counts: Sequence[ArrivalCount]) -> float:
-    return fsum(item.number for item in counts) / fsum(item.span_s for item in counts)
+    return sum(count.number for count in counts) / sum(count.span_s for count in counts)

@@ -77,5 +77,4 @@ class DemandMemory:
         """Return the demand at the last count, for plans that look `ahead_s` seconds ahead."""
         history, forecast_rps = self.history, None if settings is None else self.forecast.at(ahead_s)
         now = history.at(history.last.end_s if history.last else 0.0)
-        now = replace(now, dispersion=history.dispersion, jumped=history.jumped)
         return ServerDemand(now, ahead_s, forecast_rps, hold_s)

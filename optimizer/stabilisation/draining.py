@@ -6,6 +6,7 @@ that another server needs for its arrivals.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -72,7 +73,8 @@ def with_backlogs(
         pools = [pool for pool in plan.serving_pools_of(name) if pool.num_replicas]
         planned = sum(pool.num_replicas for pool in pools)
         wanted = min(queue.desired + extra, server.max_num_replicas or queue.desired + extra)
-        on = min(pools, key=lambda pool: pool.cost_cents_per_h / pool.max_arrival_rate_rpm).accelerator
+        cheapest = min(pools, key=lambda pool: pool.cost_cents_per_h / (pool.max_arrival_rate_rpm or inf))
+        on = cheapest.accelerator
         more = cards.fitting(name, on, wanted - planned)
         if more > 0:
             cards.take(name, on, more)

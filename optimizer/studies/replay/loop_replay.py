@@ -2,8 +2,8 @@
 
 Each server is replayed by itself, on the accelerator that the plan for its largest load chooses. Arrivals in
 periods of 15 s are Poisson counts; waiting requests are a fluid, which ready replicas serve at their maximum
-throughput. A request is missed if it arrives beyond the rate within targets; it is late if it is missed, or
-arrives while a long queue exists.
+throughput. Requests are missed by their mean rate beyond the rate within targets, as in other replays; counted
+requests are late beyond that rate, or while a long queue exists.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,11 +133,12 @@ class _ReplayedServer:
         for k, end_s in enumerate(self.periods.ends_s):
             span_s, count = end_s - before_s, self.periods.counts[k]
             ready = sum(at_s <= before_s for at_s in ready_at_s)
-            missed = max(0.0, count - self.capacity.within_rps * ready * span_s)
-            late = count if waiting > self.capacity.max_batch * max(1, ready) else missed
+            offered, within = self.periods.rates_rps[k] * span_s, self.capacity.within_rps * ready * span_s
+            is_long = waiting > self.capacity.max_batch * max(1, ready)
             waiting = max(0.0, waiting + count - self.capacity.most_rps * ready * span_s)
-            found.offered, found.missed = found.offered + count, found.missed + missed
-            found.late += late
+            found.offered += offered
+            found.missed += max(0.0, offered - within)
+            found.late += count if is_long else max(0.0, count - within)
             found.replica_s += desired * span_s
             found.states.append((self.periods.step_of[k], span_s, plan[k], desired, ready))
             now = sum(at_s <= end_s for at_s in ready_at_s)
