@@ -2,8 +2,8 @@
 
 Each server is replayed by itself, on the accelerator that the plan for its largest load chooses. Arrivals in
 periods of 15 s are Poisson counts; waiting requests are a fluid, which ready replicas serve at their maximum
-throughput. Requests are missed by their mean rate beyond the rate within targets, as in other replays; counted
-requests are late beyond that rate, or while a long queue exists.
+throughput. Requests are missed by their mean rate beyond the rate within targets, as in other replays. Those
+that are counted are late beyond that rate, or while a long queue exists.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
