@@ -11,11 +11,10 @@ NODE_CARDS = 8
 
 def whole_machines(index: Index) -> Iterator[Finding]:
     """Yield a warning for each accelerator with many cards that is the only one of its type."""
-    in_nodes = {entry.item.type for entry in index.sections["nodes"].values()}
     by_type = grouped((entry.item.type, entry) for entry in index.accelerators.values())
     for kind, (first, *others) in by_type.items():
         part, at, item = first
-        if others or kind in in_nodes or item.multiplicity < NODE_CARDS:
+        if others or kind in index.types_in_nodes or item.multiplicity < NODE_CARDS:
             continue
         text = (
             f"each replica takes all {item.multiplicity} cards of {item.name!r}; if replicas can share it, "

@@ -28,7 +28,7 @@ LOW_PRICE = 1.0
 def odd_prices(system: System, index: Index) -> Iterator[Finding]:
     """Yield warnings about prices that are missing, too low for cents, or without a unit."""
     priced = any(entry.item.cost_cents_per_h for entry in index.accelerators.values())
-    in_nodes = {entry.item.type for entry in index.sections["nodes"].values()}  # nodes have the cost
+    in_nodes = index.types_in_nodes
     unitless = [*_unitless(index)] if system.currency else []
     named = {at for _, at, _ in unitless}
     for part, at, amount in unitless:

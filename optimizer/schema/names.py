@@ -77,6 +77,11 @@ class Index:
         )
         return index
 
+    @property
+    def types_in_nodes(self) -> frozenset[str]:
+        """Accelerator types whose cards exist only in nodes, which have their cost."""
+        return frozenset(entry.item.type for entry in self.sections["nodes"].values())
+
 
 def _indexed(
     parts: Sequence[Part], section: str, key: Callable[[Any], Any], twice: list[Finding]

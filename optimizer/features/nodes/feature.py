@@ -11,7 +11,7 @@ from optimizer.spec.feature import Documents, Feature
 def _faults(documents: Documents) -> Iterator[Finding]:
     index = documents.index
     nodes = {name: entry.item for name, entry in index.sections["nodes"].items()}
-    types = {node.type for node in nodes.values()}
+    types = index.types_in_nodes
     for part, at, item in index.capacity.values():
         if item.type in types:
             text = f"cards of {item.type} exist only in nodes; remove the count, and give maxNodes there"
