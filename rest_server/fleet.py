@@ -243,13 +243,15 @@ def kept_allocation(plan: Plan, server: Server) -> AllocationData:
     current = server.current
     own = planned_name(server)
     kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == own}
+    if any(pool.node for pool in current.pools) and kept == current.replicas:
+        return current
     largest = max(kept, key=lambda on: (kept[on], on == current.accelerator), default=current.accelerator)
     if largest != current.accelerator:
         return AllocationData(accelerator=largest, num_replicas=kept[largest], load=current.load)
     if not current.num_replicas:
         return current
     allocation = resized(current, kept.get(largest, 0))
-    pools = [pool for pool in current.pools if pool.mode == "own" and kept.get(pool.accelerator)]
+    pools = [pool for pool in current.stated_pools if pool.mode == "own" and kept.get(pool.accelerator)]
     more = tuple(_scaled_pool(pool, kept[pool.accelerator]) for pool in pools)
     return allocation.model_copy(update={"pools": more}) if len(more) > 1 else allocation
 

@@ -10,6 +10,7 @@ from test_whole_nodes import example
 from optimizer import load_system, solve
 from optimizer.cli.main import main
 from optimizer.plan import Plan
+from optimizer.plan.document import Kept
 from optimizer.plan.token_costs import token_costs
 from optimizer.render.cluster_table import ClusterTable, NodeEntry
 from optimizer.render.deployments import Deployments
@@ -23,7 +24,7 @@ from optimizer.stabilisation.rules import Rules
 from optimizer.studies.figures.figure_document import GridPanel
 from optimizer.studies.figures.making import make_figure
 from optimizer.studies.replay.replay import replay
-from rest_server.fleet import Entities
+from rest_server.fleet import Entities, kept_allocation
 
 
 def sixteen() -> System:
@@ -166,3 +167,17 @@ def test_a_stateful_service_keeps_nodes() -> None:
     fleet = Entities.of(spec_from_value(example()))
     assert solve(fleet.system()).total_cost_cents_per_h == 2800
     assert [*fleet.section("nodes")] == ["p5"]
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_an_unserved_server_keeps_its_replicas_on_nodes_once(kept: int) -> None:
+    """The nodes stay stated if all replicas are kept; otherwise it is not known which ones are."""
+    found = example()
+    pools = [{"accelerator": "1xH", "numReplicas": n, "node": f"p5/{n}"} for n in (1, 2)]
+    found["servers"][0]["currentAlloc"] |= {"accelerator": "1xH", "numReplicas": 3, "pools": pools}
+    system = load_system(found)
+    plan = Plan.model_validate(json.loads(solve(system).to_json()))
+    plan = plan.model_copy(update={"kept": (Kept(server="a", accelerator="1xH", num_replicas=kept),)})
+    allocation = kept_allocation(plan, system.servers["a"])
+    assert allocation.replicas == {"1xH": kept}
+    assert bool(allocation.pools) == (kept == 3)
