@@ -33,7 +33,7 @@ def random_length_document(seed: int) -> Json:
     costs = {"A": rng.choice([400.0, 90.0, 0.0]), "B": rng.choice([150.0, 100.0])}
     return {
         "accelerators": [{"name": name, "type": name, "cost": cost} for name, cost in costs.items()],
-        "count": [{"type": name, "count": rng.choice([1, 3, 5, 9])} for name in costs],
+        "count": [{"type": name, "count": rng.choice([2, 5, 12, 30])} for name in costs],
         "models": [
             {"name": "m", "acc": name, "maxBatchSize": 64, "kvCapacity": 450_000, "perfParms": law}
             for name, law in LAWS.items()
@@ -83,9 +83,9 @@ def _class(rng: random.Random, name: str, priority: int) -> Json:
     if rng.random() < 0.3:
         target["slo-ttft"] = rng.choice([800, 3000])
     else:
-        limits = [300, 300, 600, 1200]
+        limits = [150, 300, 900, 3000]
         target["shapes"] = {
-            f"x{i}": {"slo-ttft": limit * rng.choice([1, 3])} for i, limit in enumerate(limits)
+            f"x{i}": {"slo-ttft": limit * rng.choice([1, 2])} for i, limit in enumerate(limits)
         }
     return {"name": name, "priority": priority, "modelTargets": [target]}
 

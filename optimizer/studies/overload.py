@@ -104,7 +104,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
     system = system.with_rate_factors(plan.factor_of_pair)  # a repaired plan has reduced rates
-    return overload_of_candidates(find_candidates(system), plan, Deadline.after(limit_s))
+    return overload_of_candidates(find_candidates(plan.planned_in(system)), plan, Deadline.after(limit_s))
 
 
 def _lacks_cards(plan: Plan) -> bool:

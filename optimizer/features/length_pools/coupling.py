@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.features.length_pools.streams import LengthPool, required_servers
+from optimizer.features.length_pools.streams import LengthPool, wholes_of
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.spec.system import System
 from optimizer.tolerances import COVER
@@ -73,7 +73,8 @@ class LengthPools(Topology):
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:
         """Return the servers that require several pools."""
-        return required_servers(system.servers)
+        wholes = wholes_of(system.servers)
+        return [name for name, one in wholes.items() if one.pools_by_length == "required"]
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003

@@ -7,11 +7,9 @@ is known, every possible pool is a planned server; afterwards, only the chosen o
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from optimizer.arrays import grouped
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
 from optimizer.kinds.request_shapes import RequestShape
@@ -126,16 +124,6 @@ def wholes_of(servers: Mapping[str, Server]) -> dict[str, Server]:
     """Return the servers that can be divided, with all their shapes, by name."""
     wholes = [one.whole if isinstance(one, LengthPool) else one for one in servers.values()]
     return {one.name: one for one in wholes if can_divide(one)}
-
-
-def required_servers(servers: Mapping[str, Server]) -> list[str]:
-    """Return the planned servers with all shapes of a load that requires several pools, by name."""
-    return [
-        name
-        for name, one in servers.items()
-        if one.pools_by_length == "required"
-        and (can_divide(one) or (isinstance(one, LengthPool) and one.is_whole and one.has_load))
-    ]
 
 
 def as_undivided(servers: Mapping[str, Server]) -> Mapping[str, Server]:
@@ -285,10 +273,3 @@ def length_pool_problems(documents: Documents) -> Iterator[Finding]:
                     f"no pool by length can have the shapes {', '.join(pool.shapes)}; name consecutive ones"
                 )
                 yield Finding(part, (*at, "currentAlloc", "pools", i, "shapes"), text)
-
-
-def boundaries(load: Load, division: Division) -> list[int | None]:
-    """Return the prompt length below which the router chooses each pool [tokens]; None for the last."""
-    shapes = grouped((group, one) for one in load.shapes for group in division if one.name in group)
-    ordered = [shapes[group] for group in division]
-    return [*(boundary_tokens(*pair) for pair in pairwise(ordered)), None]

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
 
+from optimizer.arrays import grouped
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.length_pools.coupling import LengthPools, PossiblePools
 from optimizer.features.length_pools.streams import (
-    boundaries,
-    owner_of_pool,
+    LengthPool,
+    boundary_tokens,
     pool_names,
     shape_names,
     wholes_of,
@@ -58,52 +61,44 @@ def length_uses(
     if not wholes:
         return {}
     sized = None if candidates is None else candidates.undivided
-    sized = sized or find_candidates(_only(system, wholes).with_all_pools())
+    if sized is None:
+        servers = MappingProxyType(dict(sorted(wholes.items())))
+        sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})).with_all_pools())
     topology = LengthPools.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
+    parts = grouped(
+        (one.whole.name, one)
+        for one in system.servers.values()
+        if isinstance(one, LengthPool) and one.has_load
+    )
     result = {}
-    for each in topology.choices:
-        whole = wholes[each.name]
-        mine = [
-            one
-            for one in system.servers.values()
-            if owner_of_pool(one) == each.name and one.current.load.arrival_rate_rpm > 0
-        ]
+    for each in sorted(topology.choices, key=attrgetter("name")):
         together, by_length = _sized(sized, each)
-        uses = _pools(whole, mine, pools)
-        cost = math.fsum(use.cost_cents_per_h for use in uses)
+        uses = _pools(sorted(parts[each.name], key=attrgetter("first")), pools)
         result[each.name] = LengthUse(
             pools=uses,
-            cost_cents_per_h=cost,
+            cost_cents_per_h=math.fsum(use.cost_cents_per_h for use in uses),
             together=together,
             by_length=by_length,
-            reason=_reason(whole, len(uses), together, by_length, each.name in unserved),
+            reason=_reason(wholes[each.name], len(uses), together, by_length, each.name in unserved),
         )
-    return {name: result[name] for name in sorted(result)}
+    return result
 
 
-def _only(system: System, wholes: Mapping[str, Server]) -> System:
-    """Return the system with only some servers, and without replicas that are kept."""
-    servers = MappingProxyType({name: wholes[name] for name in sorted(wholes)})
-    return replace(system, servers=servers, kept=MappingProxyType({}))
-
-
-def _pools(
-    whole: Server, mine: Sequence[Server], pools: Mapping[str, Sequence[Pool]]
-) -> tuple[LengthPoolUse, ...]:
-    ordered = sorted(mine, key=lambda one: shape_names(whole).index(shape_names(one)[0]))
-    division = tuple(shape_names(one) for one in ordered)
-    below = boundaries(whole.current.load, division)
+def _pools(parts: Sequence[LengthPool], pools: Mapping[str, Sequence[Pool]]) -> tuple[LengthPoolUse, ...]:
+    """Return the pools of a server with the rule of the router, by ascending prompt length."""
+    shapes = [one.current.load.shapes for one in parts]
+    below = [*(boundary_tokens(*pair) for pair in pairwise(shapes)), None]
     return tuple(
         LengthPoolUse(
             server=one.name,
-            shapes=shapes,
+            shapes=shape_names(one),
             below_tokens=limit,
             arrival_rate_rpm=one.current.load.arrival_rate_rpm,
             num_replicas=sum(pool.num_replicas for pool in pools.get(one.name, ())),
             cost_cents_per_h=math.fsum(pool.cost_cents_per_h for pool in pools.get(one.name, ())),
         )
-        for one, shapes, limit in zip(ordered, division, below, strict=True)
+        for one, limit in zip(parts, below, strict=True)
     )
 
 
