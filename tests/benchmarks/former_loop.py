@@ -24,6 +24,8 @@ class FormerLoop:
 
     form: Service
     headroom: float = 0.0
+    counts_completions: bool = False
+    """Whether completions count as arrivals, without a queue."""
     counts: deque[float] = field(default_factory=lambda: deque(maxlen=round(WINDOW_S / PERIOD_S)))
     waiting: int = 0
     calls: int = 0
@@ -35,7 +37,7 @@ class FormerLoop:
     def __call__(self, seen: Seen) -> int:
         """Return the desired replicas."""
         growth, self.waiting = seen.waiting - self.waiting, seen.waiting
-        self.counts.append(seen.started + growth)
+        self.counts.append(seen.completed if self.counts_completions else seen.started + growth)
         self.calls += 1
         if self.calls % EVERY:
             return seen.desired
@@ -44,7 +46,8 @@ class FormerLoop:
         self.forecast = self.forecast.after(counted_rps, now_s, ForecastSettings())
         rate_rps = max(counted_rps, self.forecast.at(form.startup_s + EVERY * PERIOD_S))
         self.estimate = with_load(self.estimate, rate_rps * SECONDS_PER_MINUTE, 1.0, now_s, RECOMMENDED)
-        drained_rps = (rate_rps + seen.waiting / DRAIN_S) * form.within_rps / form.most_rps
+        queued = 0 if self.counts_completions else seen.waiting
+        drained_rps = (rate_rps + queued / DRAIN_S) * form.within_rps / form.most_rps
         factor = max(rate_rps, drained_rps) / rate_rps if rate_rps else 1.0
         wanted = self._stabilised(seen, self.estimate.level_rpm / SECONDS_PER_MINUTE * factor)
         while len(self.past) > 1 and self.past[1][0] <= now_s - 300:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from former_loop import FormerLoop
-from scaling_rules import HEADROOMS, REACTIVE, Maker, completions, foresight, policy
+from scaling_rules import HEADROOMS, REACTIVE, Maker, foresight, policy
 from service_days import KINDS, Kind, day_of, simulated
 
 SAME_HOURS, SAME_SLOW = 0.01, 0.0005
@@ -21,7 +21,7 @@ Outcomes = tuple[float, float, float]
 """Mean replica-hours, share of slow requests, and number of changes."""
 OTHERS: Mapping[str, Maker] = {
     **{name: lambda form, _, of=of: of(form.slots) for name, of in REACTIVE.items()},  # type: ignore[misc]
-    "plan for completions": lambda form, _: completions(form),
+    "plan for completions": lambda form, _: FormerLoop(form, counts_completions=True),
     "former loop": lambda form, _: FormerLoop(form),
     "former loop, 30 % headroom": lambda form, _: FormerLoop(form, headroom=0.3),
 }
