@@ -42,7 +42,7 @@ HEAT = 4.0
 NOTHING_COMPLETED = 3.0
 """Log-residual of a run in which the model completes no request."""
 NEVER_MS = 1e-12
-SMOOTH_REQUESTS = 400
+SMOOTH_REQUESTS = 1600
 """Minimum number of requests over all draws of a run."""
 INERT = 0.1
 """Change of all residuals together, by one standard deviation of the prior, below which the derivatives of a

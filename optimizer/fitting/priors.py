@@ -41,16 +41,18 @@ CATALOGUE: Mapping[str, Term] = {
     ALPHA: Term(11.0, 1.0, lognormal=True),
     BETA: Term(0.005, 1.0, ALPHA, lognormal=True),
     GAMMA: Term(4e-6, 1.3, ALPHA, lognormal=True),
-    "per_sequence_ms": Term(0.01, 0.05),
+    "per_sequence_ms": Term(0.02, 0.015),
     "prompt_attention_ms": Term(3e-5, 4e-5, BETA),
     "weight_read_ms": Term(120.0, 120.0, BETA),
-    "per_prompt_ms": Term(0.0, 0.5),
+    "per_prompt_ms": Term(0.3, 0.15),
     "client_offset_ms": Term(0.0, 20.0),
     "pipeline_depth": Term(0.0, 0.7),
     "front_end_lag": Term(0.0, 0.003),
     "pause_offset_ms": Term(0.0, 5.0),
 }
-"""Priors without an estimate. The terms of the client (from `per_prompt_ms` on) are typical of engines."""
+"""Priors without an estimate. The times per sequence and per prompt are those of a recorded sweep of twelve
+shapes (docs/fidelity.md); the terms of the client, from `client_offset_ms` on, are typical of engines.
+"""
 KNOWN = 0.7
 """Spread of the logarithm of α, of β and of γ/α around an estimate: a factor of 4 at 95 %."""
 
