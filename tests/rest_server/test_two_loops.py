@@ -59,17 +59,17 @@ def test_a_second_loop_is_refused_and_a_restart_is_not(tmp_path: Path, run: Run)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{}", "version None; this program reads 2; remove the file to start anew"),
+        ("{}", "version None; this program reads 3; remove the file to start anew"),
         ("{", "not valid JSON"),
         ("[1]", "must be a JSON object"),
-        ('{"version": 2, "identity": 3}', "identity: must be text"),
-        ('{"version": 1}', "version 1; this program reads 2"),
-        ('{"version": 2, "decisions": []}', "decisions"),
+        ('{"version": 3, "identity": 3}', "identity: must be text"),
+        ('{"version": 2}', "version 2; this program reads 3"),
+        ('{"version": 3, "decisions": []}', "decisions"),
         ("\x00\x01", "not valid JSON"),
         ("", "not valid JSON"),
-        ('{"version": 2, "version": 2}', "key 'version' occurs twice"),
-        ('{"version": 2, "loads": {"x": {"measured_s": NaN}}}', "a number is not finite"),
-        ('{"version": 2, "loads": {"x": {"measured_s": 1e400}}}', "a number is not finite"),
+        ('{"version": 3, "version": 3}', "key 'version' occurs twice"),
+        ('{"version": 3, "loads": {"x": {"measured_s": NaN}}}', "a number is not finite"),
+        ('{"version": 3, "loads": {"x": {"measured_s": 1e400}}}', "a number is not finite"),
         ("[" * 50_000, "nested too deeply"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_state_is_for_one_loop_and_keeps_its_identity(tmp_path: Path) -> None:
 
 
 def test_a_state_without_identity_gets_one(tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text('{"version": 2}')
+    (tmp_path / "state.json").write_text('{"version": 3}')
     found = StateFile(tmp_path / "state.json")
     assert json.loads((tmp_path / "state.json").read_text())["identity"] == found.suffix
 

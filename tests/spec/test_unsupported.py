@@ -24,6 +24,7 @@ STATED: Json = {
     "maxNumReplicas": 3,
     "maxQueueSize": 5,
     "minNumReplicas": 1,
+    "poolsByLength": "allowed",
     "preferred": ["A"],
     "sharedCard": True,
     "sharedQueue": "q",
@@ -32,6 +33,10 @@ STATED: Json = {
     "surge": 0.5,
 }
 """A value of each field."""
+SHAPES = [
+    {"name": name, "share": 0.5, "avgInTokens": tokens, "avgOutTokens": 8}
+    for name, tokens in (("chat", 64), ("docs", 900))
+]
 OPTIONS: Json = {
     "milpSolver": False,
     "saturationPolicy": "RoundRobin",
@@ -67,6 +72,11 @@ NAMES = {
         {"cache_hit_rate", "deadline", "external", "max_queue_size"},
         {"saturation_policy"},
     ),
+    "pools_by_length": (
+        {*RESERVES, "deadline", "external", "max_num_replicas", "min_num_replicas", "shared_card"}
+        | {"shared_queue", "split"},
+        {"headroom_share", "milp_solver", "saturation_policy"},
+    ),
     "split": ({"deadline", "external", "max_num_replicas", "shared_queue"}, set()),
     "deadline": ({"cache_hit_rate"}, set()),
 }
@@ -88,10 +98,15 @@ def written(topology: str, field: str | None = None) -> Json:
     mine = server("a", 0 if topology in {"routes", "deadline"} or field == "deadline" else 60)
     if topology != "routes":
         mine[alias(Server, topology)] = STATED[alias(Server, topology)]
+    if topology == "pools_by_length":
+        mine["currentAlloc"] = {"load": {"arrivalRate": 60, "shapes": SHAPES}}
     if field is not None:
         mine[field] = STATED[field]
     cards = [accelerator("A") | {"memSize": 80, "power": {"full": 300}}]
     models = [profile("m", "A") | {"memory": 4, "shares": [{"share": 0.5}]}]
+    if topology == "pools_by_length":
+        models[0]["perfParms"] = {"alpha": 5, "beta": 0.02}
+        del models[0]["decodeParms"], models[0]["prefillParms"]
     found = document([mine, server("b", 0)], cards, {"A": 9}, models=models, classes=[service_class("gold")])
     if topology == "routes":
         kinds = [{"share": 1, "inTokens": 64, "outTokens": 64}]

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.features.nodes.packing import NodePool
-from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import MilpModel, ModelRows
 
 EXACT_REPLICAS = 2_000
@@ -160,6 +159,8 @@ def _numbers(
     """Return the number of nodes of each selection, so that most replicas stay, then most cards."""
     model = _model(pool, classes, selections, lots, counts)
     total = 1 + sum(lot.cards * n for lot, n in lots.items())
+    from optimizer.milp.highs import HighsSession
+
     value = [sum(each.stay) + each.cards() / total for each in selections]
     objective = -np.array([0.0] * len(counts) + value)
     is_small = sum(map(Counter.total, running.values())) <= EXACT_REPLICAS
