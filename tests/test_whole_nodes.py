@@ -16,10 +16,12 @@ from slow_cases import mostly_slow
 from optimizer import explain, find_candidates, load_system, solve, verify
 from optimizer.features.nodes.fields import NodeType
 from optimizer.features.nodes.packing import NodePool, undivided
+from optimizer.features.nodes.sections import node_value_sections
 from optimizer.features.nodes.staying import Lot
 from optimizer.features.nodes.view import packed
 from optimizer.milp.pulp_solvers import PulpSession
 from optimizer.plan import Plan
+from optimizer.render.money import Money
 from optimizer.solvers.compact import highs_session, solve_milp
 from optimizer.solvers.problem import build_problem
 
@@ -147,6 +149,14 @@ def test_a_node_fewer_and_free_cards_are_explained() -> None:
     assert p5.one_fewer is not None
     assert p5.one_fewer.serves == "less"
     assert [(one.server, one.num_replicas) for one in p5.free_cards] == [("a", 3)]
+
+
+def test_an_unlimited_plan_has_no_value_of_a_node_fewer() -> None:
+    """Without limits any number of nodes can be bought, so one fewer would cost nothing."""
+    found = explain(load_system(example() | {"optimizer": {"gap": 0, "unlimited": True}}))
+    assert found.nodes[0].one_fewer is None
+    titles = [section.title for section in node_value_sections(found, Money.of(found.plan))]
+    assert "What a node is worth" not in titles
 
 
 @pytest.mark.parametrize(

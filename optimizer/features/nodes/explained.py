@@ -20,7 +20,8 @@ def explain_nodes(
 ) -> tuple[NodeExplanation, ...]:
     """Return the effects of one node more, one fewer and no spare one of each type, and what free cards hold.
 
-    One node more is asked only where `maxNodes` binds; otherwise the plan could already have it.
+    One node more is asked only where `maxNodes` binds; otherwise the plan could already have it. An unlimited
+    plan can have any number, so one fewer is no limit.
 
     Raises:
         SolverError: the solver failed.
@@ -28,7 +29,7 @@ def explain_nodes(
     asked = {}
     for use in plan.nodes:
         most = None if system.options.unlimited else system.nodes[use.node].max_nodes
-        if use.num_nodes > use.spare_nodes:
+        if use.num_nodes > use.spare_nodes and not system.options.unlimited:
             asked[use.node, -1] = SystemChange("maxNodes", use.node, use.num_nodes - 1).applied_to(system)
         if most is not None and use.num_nodes == most:
             asked[use.node, 1] = SystemChange("maxNodes", use.node, most + 1).applied_to(system)

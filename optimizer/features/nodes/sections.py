@@ -26,13 +26,18 @@ def node_sections(plan: Plan) -> Iterator[Section]:
         Money.of(plan).column("cost", lambda item: item.cost_cents_per_h),
     )
     yield table("Nodes", columns, plan.nodes, "nodes")
-    inside = [(use.node, item) for use in plan.nodes for item in use.contents]
+    inside = [
+        (use.node, item if one is item.replicas[0] else None, one)
+        for use in plan.nodes
+        for item in use.contents
+        for one in item.replicas
+    ]
     contents = (
-        name("node type", lambda row: row[0]),
-        Column("nodes", lambda row: row[1].num_nodes, form=",d"),
-        Column("free cards", lambda row: row[1].free_cards, form=",d"),
-        name("numbers", lambda row: _machines(row[0], row[1].machines)),
-        name("replicas in each", lambda row: _replicas(row[1])),
+        name("nodes", lambda row: _nodes(row[0], row[1])),
+        name("numbers", lambda row: _machines(row[0], row[1].machines if row[1] else ())),
+        name("server", lambda row: row[2].server),
+        Column("replicas in each", lambda row: row[2].num_replicas, form=",d"),
+        Column("cards of a replica", lambda row: row[2].cards, form=",d"),
     )
     section = table("Replicas in nodes", contents, inside, "node contents")
     if section.rows:
@@ -60,6 +65,13 @@ def _changes(plan: Plan) -> Iterator[Section]:
         yield table("Replicas that move, start or stop", columns, plan.node_moves, "node moves")
 
 
+def _nodes(node: str, contents: NodeContents | None) -> str:
+    """Return the first cell of the rows of equal nodes; it is empty in the others."""
+    if contents is None:
+        return ""
+    return f"{contents.num_nodes} x {node}, {counted(contents.free_cards, 'card')} free"
+
+
 def _machines(node: str, machines: Sequence[str]) -> str:
     return some_names([one.removeprefix(f"{node}/") for one in machines])
 
@@ -78,7 +90,9 @@ def node_value_sections(explanation: Explanation, money: Money) -> Iterator[Sect
         Column("one fewer", lambda item: value(item.one_fewer), money.unit),
         *((Column("no spare", lambda item: value(item.without_spare), money.unit),) if has_spare else ()),
     )
-    yield table("What a node is worth", columns, explanation.nodes, "node values")
+    worth = [item for item in explanation.nodes if item.one_more or item.one_fewer or item.without_spare]
+    if worth:
+        yield table("What a node is worth", columns, worth, "node values")
     columns = (
         name("node type", lambda row: row[0]),
         name("server", lambda row: row[1].server),
@@ -88,9 +102,3 @@ def node_value_sections(explanation: Explanation, money: Money) -> Iterator[Sect
     )
     free = [(item.node, each) for item in explanation.nodes for each in item.free_cards]
     yield table("What free cards could hold, for nothing (one row or another)", columns, free, "free cards")
-
-
-def _replicas(item: NodeContents) -> str:
-    return " + ".join(
-        f"{one.num_replicas} {one.server} ({counted(one.cards, 'card')})" for one in item.replicas
-    )
