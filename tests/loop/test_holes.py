@@ -163,7 +163,8 @@ def test_random_holes_never_give_a_low_rate(seed: int) -> None:
 def check_holes(holes: Holes, seed: int, failing: float) -> None:
     """Check all windows of a recording with holes.
 
-    A replica whose hole is longer than the range of samples looks new; the loop knows its replicas.
+    A replica whose hole is longer than the range of samples looks new; the loop knows its replicas. The loop
+    raises a rate that is only a lower bound to the last one.
     """
     rng = random.Random(seed)
 
@@ -182,7 +183,8 @@ def check_holes(holes: Holes, seed: int, failing: float) -> None:
         if isinstance(reading, Window) and reading.reporting == len(NAMES):
             assert reading.covered_s is not None
             share = reading.covered_s / (len(NAMES) * WINDOW_S)
-            assert offered_rps(reading) >= min(1.0, share) * len(NAMES) * RATE_RPS * 0.9
+            if not reading.lower_bound:
+                assert offered_rps(reading) >= min(1.0, share) * len(NAMES) * RATE_RPS * 0.9
             assert offered_rps(reading) <= len(NAMES) * RATE_RPS * 1.1
 
 
