@@ -158,7 +158,8 @@ def sampled_window(
         known_s = end_s
         if reports and (listed is None or name in there):
             here.append(samples)
-            spans.append((end_s, now_s))
+            if samples[0][0] <= begin_s:  # the counts of others end at the last sample
+                spans.append((end_s, now_s))
         else:
             gone.append(samples)
         if name in there or (listed is None and reports):
