@@ -167,10 +167,9 @@ def sampled_window(
         covered += [(max(a, begin_s), b) for a, b in spans if b > begin_s]
         existing.append((max(samples[0][0], begin_s), known_s))
     counts = replace(summed(parts), span_s=max(0.0, min(window_s, last_s - first_s)))
-    last = _last_count(here, gone, last_s, interval_s, max(period_s, interval_s))
-    if last is not None:
-        gaps = [b - a for samples in here for (a, _), (b, _) in pairwise(samples) if b > begin_s]
-        last = replace(last, has_hole=max(gaps, default=0.0) > gap_s)
+    gaps = [b - a for samples in here for (a, _), (b, _) in pairwise(samples) if b > begin_s]
+    has_hole = max(gaps, default=0.0) > gap_s
+    last = _last_count(here, gone, last_s, interval_s, max(period_s, interval_s), has_hole=has_hole)
     covers = _union_s(covered), _sum_s(covered), _sum_s(existing)
     return SampledWindow(
         counts, interval_s, *covers, tuple(samples[-1][1] for samples in here), has_new, last
@@ -178,7 +177,13 @@ def sampled_window(
 
 
 def _last_count(
-    here: Sequence[Samples], gone: Sequence[Samples], last_s: float, interval_s: float, span_s: float
+    here: Sequence[Samples],
+    gone: Sequence[Samples],
+    last_s: float,
+    interval_s: float,
+    span_s: float,
+    *,
+    has_hole: bool,
 ) -> ArrivalCount | None:
     """Return the arrivals of a server in the last period; None if too few replicas have a new sample.
 
@@ -190,6 +195,7 @@ def _last_count(
         last_s: time of the last sample [s since the epoch].
         interval_s: sampling interval [s].
         span_s: length of the period [s].
+        has_hole: whether samples are missing in the window.
     """
     new = [samples for samples in here if last_s - samples[-1][0] <= interval_s]
     if not new or not span_s or len(new) < FULL * len(here):
@@ -197,7 +203,7 @@ def _last_count(
     share, begin_s = len(here) / len(new), last_s - span_s
     parts = [_counts_after(samples, samples[-1][0] - span_s).times(share) for samples in new]
     parts += [_counts_after(samples, begin_s) for samples in gone if samples[-1][0] > begin_s]
-    return ArrivalCount(last_s, span_s, summed(parts).arrivals)
+    return ArrivalCount(last_s, span_s, summed(parts).arrivals, has_hole)
 
 
 def _counts_after(samples: Samples, begin_s: float) -> Counts:

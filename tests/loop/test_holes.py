@@ -167,9 +167,7 @@ def test_random_holes_never_give_a_low_rate(seed: int) -> None:
         ([(6, 279, 20), (5, 123, 112), (3, 10, 17), (5, 486, 95), (7, 243, 111), (2, 498, 59)], 28661),
     ],
 )
-def test_the_time_after_the_last_sample_of_a_replica_that_looks_new_is_not_covered(
-    holes: Holes, seed: int
-) -> None:
+def test_the_time_after_a_last_sample_is_not_covered(holes: Holes, seed: int) -> None:
     """The rates were 12 and 24 % below those of the time that the samples seemed to cover."""
     check_holes(holes, seed, 0.3)
 
