@@ -5,9 +5,10 @@ rows that are computed together, N occupancies (requests in a replica), S server
 accelerator types, C candidates.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -35,6 +36,11 @@ def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
     for key, item in pairs:
         result.setdefault(key, []).append(item)
     return result
+
+
+def sorted_by_key(items: Mapping[_Key, _Item]) -> Mapping[_Key, _Item]:
+    """Return a read-only mapping with the same items, in ascending order of the keys."""
+    return MappingProxyType({key: items[key] for key in sorted(items)})  # type: ignore[type-var]
 
 
 def totals(pairs: Iterable[tuple[_Key, _Number]]) -> dict[_Key, _Number]:

@@ -116,6 +116,24 @@ def words(heading: str, of: str | Callable[[Any], Any] = "", rank: int = 0, none
     return Column(heading, of, content="words", rank=rank, none=none)
 
 
+class GroupRow(NamedTuple):
+    """An item of a group; only the row of the first item shows the name of the group."""
+
+    group: str
+    item: Any
+    is_first: bool
+
+
+def group_rows(groups: Iterable[tuple[str, Iterable[Any]]]) -> list[GroupRow]:
+    """Return the rows of the items of groups, given as names with their items."""
+    return [GroupRow(group, item, i == 0) for group, items in groups for i, item in enumerate(items)]
+
+
+def group_name(heading: str) -> Column:
+    """Create a column of the names of groups, which repeats no name except in CSV."""
+    return name(heading, lambda row: FormattedValue(row.group if row.is_first else "", row.group))
+
+
 class Paragraph(NamedTuple):
     """A paragraph of text, wrapped at spaces only."""
 

@@ -203,3 +203,19 @@ class Topology(ABC):
     def without_unused(self, table: CandidateTable, replicas: IntArray) -> IntArray:  # noqa: ARG002
         """Return a solution without replicas of the topology that have no use."""
         return replicas
+
+
+class ServerTopology(Topology):
+    """A topology of ordinary servers: it adds no candidates, and its rows carry the load of its servers."""
+
+    counts_replicas: ClassVar[bool] = True
+
+    @classmethod
+    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
+        """Return no additional candidates."""
+        return []
+
+    def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
+        """Return the mask `full` of servers served in full; those that can be idle always count as such."""
+        nobody = np.zeros(len(full), np.bool_)
+        return np.where(self.served_by_rows, self.idle | self.served(table, replicas, nobody), full)

@@ -40,6 +40,11 @@ SOURCE = "source: {kind: prometheus, url: 'http://p'}"
         (f"{SOURCE}\ncoverage: 0", "coverage: must be more than 0, not 0"),
         (f"{SOURCE}\nhost: ''", "host: must not be empty"),
         (f"{SOURCE}\nforecast: [1]", "forecast: must be 'none' or an object with keys, not a list"),
+        (f"{SOURCE}\nstartup: -1", "startup: must be more than 0, not -1"),
+        (f"{SOURCE}\nstartup: {{A: 0}}", "startup.A: must be more than 0, not 0"),
+        (f"{SOURCE}\nqueue: shared", "queue: must be 'common' or 'own', not \"shared\""),
+        (f"{SOURCE}\nqueue: {{talk: x}}", "queue.talk: must be 'common' or 'own', not \"x\""),
+        (f"{SOURCE}\nlateCost: -1", "lateCost: must be at least 0, not -1"),
     ],
 )
 def test_an_error_names_the_path_of_the_document(tmp_path: Path, text: str, problem: str) -> None:
@@ -76,24 +81,6 @@ def test_scaling_to_zero_without_a_gateway_is_a_warning(tmp_path: Path) -> None:
     source = "{kind: prometheus, url: 'http://p', gatewayLabel: model_name}"
     path.write_text(f"system: sample:small\nsource: {source}\nscaleToZero: true\n", "utf-8")
     assert not read_config(path).warnings
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("startup: -1", "startup: must be more than 0, not -1"),
-        ("startup: {A: 0}", "startup.A: must be more than 0, not 0"),
-        ("queue: shared", "queue: must be 'common' or 'own', not \"shared\""),
-        ("queue: {talk: x}", "queue.talk: must be 'common' or 'own', not \"x\""),
-        ("lateCost: -1", "lateCost: must be at least 0, not -1"),
-    ],
-)
-def test_one_value_or_one_for_each_name_is_checked(tmp_path: Path, text: str, problem: str) -> None:
-    path = tmp_path / "loop.yaml"
-    path.write_text(f"system: sample:small\n{SOURCE}\n{text}\n", "utf-8")
-    with pytest.raises(SpecError) as error:
-        read_config(path)
-    assert str(error.value) == f"{path}: {problem}"
 
 
 def test_settings_by_name(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from optimizer.features.length_pools.streams import LengthPool, wholes_of
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.spec.system import System
 from optimizer.tolerances import COVER
-from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
+from optimizer.topologies.topology import Label, ModelColumns, ServerTopology, Variables
 
 ENDLESS = np.inf
 
@@ -54,13 +54,12 @@ class PossiblePools:
 
 
 @dataclass(frozen=True)
-class LengthPools(Topology):
+class LengthPools(ServerTopology):
     """All servers with load whose pools by length are not yet chosen, as a topology of solvers."""
 
     place: ClassVar[str] = "poolsByLength"
     name: ClassVar[str] = "pools by length"
     advice: ClassVar[str] = "list fewer accelerators for each server, or join shapes"
-    counts_replicas: ClassVar[bool] = True
     shortage: ClassVar[str] = "too few cards for two pools by length, which it requires"
     choices: tuple[PossiblePools, ...]
     load_rps: FloatArray
@@ -75,11 +74,6 @@ class LengthPools(Topology):
         """Return the servers that require several pools."""
         wholes = wholes_of(system.servers)
         return [name for name, one in wholes.items() if one.pools_by_length == "required"]
-
-    @classmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
-        """Return no additional candidates."""
-        return []
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "LengthPools | None":  # noqa: ARG003
@@ -144,11 +138,6 @@ class LengthPools(Topology):
         for each, path in self.chosen(table, replicas):
             served[each.whole] = bool(path)
         return served
-
-    def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return the mask `full` of servers served in full; possible pools always count as such."""
-        nobody = np.zeros(len(full), np.bool_)
-        return np.where(self.served_by_rows, self.idle | self.served(table, replicas, nobody), full)
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and constraints of the servers with columns (eq. 284-286).

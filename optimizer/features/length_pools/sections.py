@@ -1,13 +1,12 @@
 """The table of pools by length in reports: router rules, and the cost of one pool or of several."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from optimizer.features.length_pools.uses import LengthPoolUse, LengthUse, SizedPool
+from optimizer.features.length_pools.uses import LengthUse, SizedPool
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity
 from optimizer.render.money import Money
-from optimizer.section import RPM, Column, FormattedValue, Section, name, table
+from optimizer.section import RPM, Column, Section, group_name, group_rows, name, table
 
 _REASONS = {
     "needed": "no accelerator meets the targets of all shapes together",
@@ -20,30 +19,18 @@ _REASONS = {
 }
 
 
-class _PoolLine(NamedTuple):
-    """Row of the table: a pool; the name of its server is shown only in the first row."""
-
-    server: str
-    pool: LengthPoolUse
-    is_first: bool
-
-
 def length_section(plan: Plan) -> Section:
     """Return the table of pools by length."""
     money = Money.of(plan)
     columns = (
-        name("server", lambda row: FormattedValue(row.server if row.is_first else "", row.server)),
-        name("shapes", lambda row: ", ".join(row.pool.shapes)),
-        Column("prompts below", lambda row: row.pool.below_tokens, "tokens", ",d", none="all others"),
-        Column("load", lambda row: row.pool.arrival_rate_rpm, RPM, quantity, rank=1),
-        Column("replicas", lambda row: row.pool.num_replicas, form=",d"),
-        money.column("cost", lambda row: row.pool.cost_cents_per_h),
+        group_name("server"),
+        name("shapes", lambda row: ", ".join(row.item.shapes)),
+        Column("prompts below", lambda row: row.item.below_tokens, "tokens", ",d", none="all others"),
+        Column("load", lambda row: row.item.arrival_rate_rpm, RPM, quantity, rank=1),
+        Column("replicas", lambda row: row.item.num_replicas, form=",d"),
+        money.column("cost", lambda row: row.item.cost_cents_per_h),
     )
-    rows = [
-        _PoolLine(server, pool, i == 0)
-        for server, use in plan.length_pools.items()
-        for i, pool in enumerate(use.pools)
-    ]
+    rows = group_rows((server, use.pools) for server, use in plan.length_pools.items())
     notes = [note for server, use in plan.length_pools.items() for note in _notes(server, use, money)]
     return table("Pools by length", columns, rows, "lengths", notes=notes)
 

@@ -7,9 +7,9 @@ is known, every possible pool is a planned server; afterwards, only the chosen o
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
+from optimizer.arrays import sorted_by_key
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
 from optimizer.kinds.request_shapes import RequestShape
@@ -89,7 +89,7 @@ def with_possible_pools(servers: Mapping[str, Server]) -> Mapping[str, Server]:
         if can_divide(server)
         for pool in _possible_pools(server)
     }
-    return _sorted({**servers, **more}) if more else servers
+    return sorted_by_key({**servers, **more}) if more else servers
 
 
 def with_pools(servers: Mapping[str, Server], divisions: Mapping[str, Division]) -> Mapping[str, Server]:
@@ -117,7 +117,7 @@ def with_pools(servers: Mapping[str, Server], divisions: Mapping[str, Division])
     others = {name: one for name, one in servers.items() if owner_of_pool(one) not in wanted}
     result = {**others, **pools}
     same = result.keys() == servers.keys() and all(result[name] == servers[name] for name in pools)
-    return servers if same else _sorted(result)
+    return servers if same else sorted_by_key(result)
 
 
 def wholes_of(servers: Mapping[str, Server]) -> dict[str, Server]:
@@ -189,10 +189,6 @@ _STATED = {"arrival_rate_rpm", "arrival_cv"}
 def _without_load(pool: LengthPool) -> LengthPool:
     load = pool.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
     return pool.with_load(load).model_copy(update={"min_num_replicas": 0})
-
-
-def _sorted(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    return MappingProxyType({name: servers[name] for name in sorted(servers)})
 
 
 def target_of_pool(target: ModelTarget, pool: LengthPool) -> ModelTarget:

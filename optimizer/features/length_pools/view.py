@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import grouped
+from optimizer.arrays import grouped, sorted_by_key
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.length_pools.coupling import LengthPools, PossiblePools
 from optimizer.features.length_pools.streams import (
@@ -62,7 +62,7 @@ def length_uses(
         return {}
     sized = None if candidates is None else candidates.undivided
     if sized is None:
-        servers = MappingProxyType(dict(sorted(wholes.items())))
+        servers = sorted_by_key(wholes)
         sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})).with_all_pools())
     topology = LengthPools.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
@@ -120,10 +120,9 @@ def _sized(sized: Candidates, each: PossiblePools) -> tuple[SizedPool | None, tu
         )
 
     together = pool(each.whole) if np.isfinite(cost[each.whole]) else None
-    cost[each.whole], alone = np.inf, cost[each.whole]
-    path = each.cheapest_path(cost)
-    cost[each.whole] = alone
-    return together, tuple(pool(server) for server in path)
+    divided = cost.copy()
+    divided[each.whole] = np.inf
+    return together, tuple(map(pool, each.cheapest_path(divided)))
 
 
 def _reason(

@@ -2,12 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 
-from optimizer.features.nodes.uses import NodeContents
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
-from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table
+from optimizer.section import (
+    RPM,
+    Column,
+    FormattedValue,
+    Section,
+    group_name,
+    group_rows,
+    name,
+    sentence,
+    table,
+)
 from optimizer.studies.explanation.explanation_document import Effect, Explanation
 from optimizer.text import some_names
 
@@ -26,18 +35,20 @@ def node_sections(plan: Plan) -> Iterator[Section]:
         Money.of(plan).column("cost", lambda item: item.cost_cents_per_h),
     )
     yield table("Nodes", columns, plan.nodes, "nodes")
-    inside = [
-        (use.node, item if one is item.replicas[0] else None, one)
+    inside = group_rows(
+        (
+            f"{item.num_nodes} x {use.node}, {counted(item.free_cards, 'card')} free",
+            ((_machines(use.node, item.machines), one) for one in item.replicas),
+        )
         for use in plan.nodes
         for item in use.contents
-        for one in item.replicas
-    ]
+    )
     contents = (
-        name("nodes", lambda row: _nodes(row[0], row[1])),
-        name("numbers", lambda row: _machines(row[0], row[1].machines if row[1] else ())),
-        name("server", lambda row: row[2].server),
-        Column("replicas in each", lambda row: row[2].num_replicas, form=",d"),
-        Column("cards of a replica", lambda row: row[2].cards, form=",d"),
+        group_name("nodes"),
+        name("numbers", lambda row: row.item[0] if row.is_first else ""),
+        name("server", lambda row: row.item[1].server),
+        Column("replicas in each", lambda row: row.item[1].num_replicas, form=",d"),
+        Column("cards of a replica", lambda row: row.item[1].cards, form=",d"),
     )
     section = table("Replicas in nodes", contents, inside, "node contents")
     if section.rows:
@@ -63,13 +74,6 @@ def _changes(plan: Plan) -> Iterator[Section]:
     )
     if plan.node_moves:
         yield table("Replicas that move, start or stop", columns, plan.node_moves, "node moves")
-
-
-def _nodes(node: str, contents: NodeContents | None) -> str:
-    """Return the first cell of the rows of equal nodes; it is empty in the others."""
-    if contents is None:
-        return ""
-    return f"{contents.num_nodes} x {node}, {counted(contents.free_cards, 'card')} free"
 
 
 def _machines(node: str, machines: Sequence[str]) -> str:

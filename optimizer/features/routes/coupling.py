@@ -16,19 +16,18 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.features.routes.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.tolerances import COVER
-from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
+from optimizer.topologies.topology import Label, ModelColumns, ServerTopology, Variables
 
 ENDLESS = np.inf
 
 
 @dataclass(frozen=True)
-class Routing(Topology):
+class Routing(ServerTopology):
     """All routes with load in a planning problem, as a topology of solvers."""
 
     place: ClassVar[str] = "routes"
     name: ClassVar[str] = "routes"
     advice: ClassVar[str] = "list fewer accelerators for each server"
-    counts_replicas: ClassVar[bool] = True
     routes: tuple[RouteArrays, ...]
     served_by_rows: BoolArray
     """Mask of servers that belong to a route, shape (S,)."""
@@ -36,11 +35,6 @@ class Routing(Topology):
     """Mask of the small servers of routes, shape (S,); they can be without replicas, because the large ones
     can serve all requests.
     """
-
-    @classmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
-        """Return no additional candidates."""
-        return []
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":  # noqa: ARG003
@@ -91,11 +85,6 @@ class Routing(Topology):
         for route, division in self.divisions(table, replicas):
             served[route.large] = division is not None
         return served
-
-    def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return the mask `full` of servers served in full; on routes, small servers always count as such."""
-        nobody = np.zeros(len(full), np.bool_)
-        return np.where(self.served_by_rows, self.idle | self.served(table, replicas, nobody), full)
 
     def divisions(
         self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from optimizer.arrays import sorted_by_key
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.features.routes.coupling import Routing
 from optimizer.features.routes.divisions import Division, RouteArrays
@@ -175,7 +176,7 @@ def costs_all_large(system: System, candidates: Candidates | None) -> dict[str, 
         if candidates is None or not has_kinds_alike(route)
     }
     if alone:
-        servers = MappingProxyType({name: alone[name] for name in sorted(alone)})
+        servers = sorted_by_key(alone)
         sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})))
     return {
         name: _all_large(sized if route.large in alone or candidates is None else candidates, route)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import frozen, grouped
+from optimizer.arrays import frozen, grouped, sorted_by_key
 from optimizer.candidates.caution import slower
 from optimizer.candidates.table import Candidates
 from optimizer.errors import SpecError
@@ -132,8 +132,8 @@ def _divided(system: System, sharing: Mapping[str, Server], parts: Mapping[str, 
     options = {"unlimited": True, "heterogeneous": False, "budget_cents_per_h": None}
     return replace(
         system,
-        accelerators=MappingProxyType({name: accelerators[name] for name in sorted(accelerators)}),
-        profiles=MappingProxyType({key: profiles[key] for key in sorted(profiles)}),
+        accelerators=sorted_by_key(accelerators),
+        profiles=sorted_by_key(profiles),
         servers=MappingProxyType(servers),
         options=system.options.model_copy(update=options),
         kept=MappingProxyType({}),

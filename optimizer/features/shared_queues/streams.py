@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import MappingProxyType
 from typing import Self
 
-from optimizer.arrays import grouped
+from optimizer.arrays import grouped, sorted_by_key
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.schema.classes import FIELDS_OF_SERVERS
@@ -120,7 +120,7 @@ def with_shared_queues(
     for name, members in queues.items():
         order = sorted(members, key=lambda member: (priority_of(member), member.name))
         planned[name] = _queue(name, order)
-    return MappingProxyType({name: planned[name] for name in sorted(planned)})
+    return sorted_by_key(planned)
 
 
 def _queue(name: str, members: Sequence[Server]) -> SharedQueue:

@@ -1,41 +1,28 @@
 """The table of versions in reports: their replicas, and the extra cost of more than one version."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from optimizer.features.versions.uses import SplitUse, VersionUse
+from optimizer.features.versions.uses import SplitUse
 from optimizer.plan import Plan
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
-from optimizer.section import RPM, Column, FormattedValue, Section, name, table
-
-
-class _VersionRow(NamedTuple):
-    """Row of the table: a version; the name of its server is shown only in the first row."""
-
-    server: str
-    version: VersionUse
-    is_first: bool
+from optimizer.section import RPM, Column, Section, group_name, group_rows, name, table
 
 
 def version_section(plan: Plan) -> Section:
     """Return the table of versions of split servers."""
     money = Money.of(plan)
     columns = (
-        name("server", lambda row: FormattedValue(row.server if row.is_first else "", row.server)),
-        name("version", lambda row: row.version.model),
-        Column("weight", lambda row: row.version.weight, form=_weight),
-        Column("load", lambda row: row.version.arrival_rate_rpm, RPM, quantity, rank=1),
-        Column("replicas", lambda row: row.version.num_replicas, form=",d"),
-        Column("needs", lambda row: row.version.needed_replicas, form=",.2f"),
-        money.column("cost", lambda row: row.version.cost_cents_per_h),
-        money.column("unused", lambda row: row.version.unused_cost_cents_per_h),
+        group_name("server"),
+        name("version", lambda row: row.item.model),
+        Column("weight", lambda row: row.item.weight, form=_weight),
+        Column("load", lambda row: row.item.arrival_rate_rpm, RPM, quantity, rank=1),
+        Column("replicas", lambda row: row.item.num_replicas, form=",d"),
+        Column("needs", lambda row: row.item.needed_replicas, form=",.2f"),
+        money.column("cost", lambda row: row.item.cost_cents_per_h),
+        money.column("unused", lambda row: row.item.unused_cost_cents_per_h),
     )
-    rows = [
-        _VersionRow(server, version, i == 0)
-        for server, use in plan.versions.items()
-        for i, version in enumerate(use.versions)
-    ]
+    rows = group_rows((server, use.versions) for server, use in plan.versions.items())
     notes = [note for server, use in plan.versions.items() for note in _notes(server, use, money)]
     return table("Versions", columns, rows, "versions", notes=notes)
 

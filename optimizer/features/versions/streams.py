@@ -7,9 +7,9 @@ plans use the names of its versions, such as ``chat (v2)``.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import fsum
-from types import MappingProxyType
 from typing import Any
 
+from optimizer.arrays import sorted_by_key
 from optimizer.documents import MIN_RATE
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
@@ -75,7 +75,7 @@ def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     if not any(server.split for server in servers.values()):
         return servers
     parts = {part.name: part for server in servers.values() for part in (versions_of(server) or (server,))}
-    return MappingProxyType({name: parts[name] for name in sorted(parts)})
+    return sorted_by_key(parts)
 
 
 def as_separate(servers: Mapping[str, Server]) -> Mapping[str, Server]:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from types import MappingProxyType
 
+from optimizer.arrays import sorted_by_key
 from optimizer.features.views import group_names, placement_names
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan
@@ -115,7 +115,7 @@ def as_planned(plan: Plan, system: System) -> System:
         if any(item.server == part.name for item in plan.unserved)
     }
     together = {**servers, **alone}
-    return replace(system, servers=MappingProxyType({name: together[name] for name in sorted(together)}))
+    return replace(system, servers=sorted_by_key(together))
 
 
 def _alone(part: Server) -> Server:

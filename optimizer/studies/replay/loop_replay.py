@@ -232,19 +232,8 @@ def _variant(
         )
         for server, _, item in found
     )
-    changes = sum(item.changes for item in servers)
-    return ReplayPolicy(
-        name=name,
-        rules=RECOMMENDED,
-        cost=sum(item.cost for item in servers),
-        offered=sum(item.offered for item in servers),
-        missed=sum(item.missed for item in servers),
-        changes=changes,
-        changes_per_h=changes / hours,
-        switches=0,
-        servers=servers,
-        points=tuple(_points(found, steps, costs)),
-    )
+    points = tuple(_points(found, steps, costs))
+    return ReplayPolicy.of_servers(servers, hours, name=name, rules=RECOMMENDED, points=points)
 
 
 def _points(

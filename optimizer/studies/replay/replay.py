@@ -338,17 +338,13 @@ class _PolicyReplay:
             )
         alone = [item for item in servers if item.server not in self.system.routed]
         counted: list[ReplayedServer | _RouteTally] = [*alone, *self.routes.values()]
-        changes = sum(item.changes for item in servers)
-        return ReplayPolicy(
+        return ReplayPolicy.of_servers(
+            servers,
+            hours,
             name=name,
             rules=self.rules,
-            cost=sum(item.cost for item in servers),
             offered=sum(item.offered for item in counted),
             missed=sum(item.missed for item in counted),
-            changes=changes,
-            changes_per_h=changes / hours,
-            switches=sum(item.switches for item in servers),
-            servers=tuple(servers),
             lack_reserve=_lacking(servers),
             routes=tuple(
                 ReplayedRoute.taken_from(

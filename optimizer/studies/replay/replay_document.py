@@ -1,6 +1,8 @@
 """Result of a replay of loads, as a document."""
 
+from collections.abc import Sequence
 from operator import not_
+from typing import Any
 
 from pydantic import Field
 
@@ -100,6 +102,21 @@ class ReplayPolicy(Document):
     """Outcome of every route; absent if there are none."""
     points: tuple[ReplayStep, ...] = Field(strict=False)
     """State of the fleet in each interval."""
+
+    @classmethod
+    def of_servers(cls, servers: Sequence[ReplayedServer], hours: float, **others: Any) -> "ReplayPolicy":
+        """Return a policy with the totals of its servers over some hours, and other fields."""
+        total = {
+            name: sum(getattr(item, name) for item in servers)
+            for name in ("cost", "offered", "missed", "changes", "switches")
+        }
+        given: dict[str, Any] = {
+            "servers": tuple(servers),
+            "changes_per_h": total["changes"] / hours,
+            **total,
+            **others,
+        }
+        return cls(**given)
 
 
 class HeadroomOutcome(Document):
