@@ -131,9 +131,9 @@ def option_problems(
         ("spare nodes", math.fsum(node.spare_cents_per_h for node in nodes)),
     ):
         if budget is not None and cost > budget:
-            amounts = (cost_text(amount, currency_of(budget)) for amount in (budget, cost))
-            paid = f"{{}} is below the cost of the {what}, {{}}".format(*amounts)
-            yield "budget", f"{paid}; raise the budget or remove {what}"
+            given, paid = (cost_text(amount, currency_of(budget)) for amount in (budget, cost))
+            text = f"{given} is below the cost of the {what}, {paid}; raise the budget or remove {what}"
+            yield "budget", text
             return
     if options.max_power_w is None:
         return

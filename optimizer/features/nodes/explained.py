@@ -12,7 +12,7 @@ from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
 _QUESTIONS = {-1: "one node fewer", 0: "no spare node", 1: "one node more"}
-"""What is asked about a node type, by key."""
+"""Questions about a node type, by key."""
 
 
 def explain_nodes(
