@@ -33,5 +33,6 @@ def price_sections(price_list: PriceList) -> list[Section]:
         Column("price", price),
         Column("price of a card", lambda offer: price(offer, offer.cards), rank=1),
         name("place", "place", rank=2),
+        name("instance", "instance", rank=3),
     )
     return [table("Cheapest offers", columns, price_list.offers, "offers")]

@@ -1,12 +1,13 @@
 """Reads accelerator prices from files: SkyPilot's catalogue, or a plain table of accelerators and prices.
 
 No price is built in. A SkyPilot file (``vms.csv``) has a row for each instance type, region and zone, in USD.
-A plain file has the columns ``accelerator`` and ``price``, and optionally ``cards``, ``count`` and ``place``.
+A plain file has the columns ``accelerator`` and ``price``, and optionally ``cards``, ``count``, ``place`` and
+``instance``.
 """
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from optimizer.errors import SpecError
@@ -36,6 +37,8 @@ class Offer:
     """Number of available cards; None if the file does not state it."""
     alike: tuple[str, ...] = ()
     """Names of all cards that the file can mean, if there are several."""
+    instance: str = ""
+    """Instance type of the cloud; empty if the file does not state it."""
 
     @property
     def name(self) -> str:
@@ -58,6 +61,7 @@ class PriceList:
             {"accelerator": offer.accelerator, "cards": offer.cards, "price": str(offer.price)}
             | ({"place": offer.place} if offer.place else {})
             | ({} if offer.count is None else {"count": offer.count})
+            | ({"instance": offer.instance} if offer.instance else {})
             for offer in self.offers
         ]
 
@@ -148,7 +152,8 @@ def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator
             yield LeftOut(f"{cards:g} {name} in {row.get('region') or 'the file'}", f"no {column}")
         else:
             amount = Price(round(100 * _number(price, place, column), 6), "USD")
-            yield from _each(result, int(cards), amount, row.get("region", ""))
+            offer = Offer("", int(cards), amount, row.get("region", ""), instance=row.get("instancetype", ""))
+            yield from _each(result, offer)
 
 
 def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
@@ -171,15 +176,14 @@ def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
         if number < 1 or not number.is_integer():
             raise SpecError(f"{place}: cards: must be an integer, at least 1, not {cards!r}")
         count = int(_number(row["count"], place, "count")) if row.get("count") else None
-        yield from _each(prices, int(number), price, row.get("place", ""), count)
+        offer = Offer("", int(number), price, row.get("place", ""), count, instance=row.get("instance", ""))
+        yield from _each(prices, offer)
 
 
-def _each(
-    names: tuple[str, ...], cards: int, price: Price, place: str, count: int | None = None
-) -> Iterator[Offer]:
-    """Yield an offer for each card that the file can mean."""
+def _each(names: tuple[str, ...], offer: Offer) -> Iterator[Offer]:
+    """Yield the offer for each card that the file can mean."""
     alike = names if len(names) > 1 else ()
-    yield from (Offer(name, cards, price, place, count, alike) for name in names)
+    yield from (replace(offer, accelerator=name, alike=alike) for name in names)
 
 
 def _number(text: str, place: str, column: str) -> float:

@@ -41,6 +41,8 @@ class Slice:
     """Whether it is an offer of several cards, as sold."""
     count: int | None = None
     """Number of cards that exist; None for any number."""
+    instance: str = ""
+    """Instance type of the cloud, with its place; empty if the offer does not state it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,16 @@ def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
             name = slice_name(offer.accelerator, cards)
             price = Price(offer.price * times, offer.price.currency)
             is_node, count = start.in_nodes(offer), None if start.template == "clouds" else offer.count
+            instance = prefix + offer.instance if offer.instance else ""
             yield Slice(
-                prefix + name, prefix + offer.accelerator, offer.accelerator, cards, price, is_node, count
+                prefix + name,
+                prefix + offer.accelerator,
+                offer.accelerator,
+                cards,
+                price,
+                is_node,
+                count,
+                instance,
             )
 
 

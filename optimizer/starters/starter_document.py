@@ -6,6 +6,7 @@ first. Every target has its reason in a comment.
 
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -144,9 +145,12 @@ def _nodes(choice: Choice) -> Iterator[str]:
     )
     yield "nodes:"
     owned = {item.name for item in choice.nodes if item.count is not None}
+    instances = Counter(item.instance for item in choice.nodes)
     for item in choice.nodes:
         suffix = "rented" if item.count is None and item.name in owned else "node"
-        fields = [f"name: {_text(f'{item.name}-{suffix}')}", f"type: {_text(item.type)}"]
+        is_unique = item.instance and instances[item.instance] == 1
+        name = item.instance if is_unique else f"{item.name}-{suffix}"
+        fields = [f"name: {_text(name)}", f"type: {_text(item.type)}"]
         fields += [f"cards: {item.cards}", f"cost: {item.price}"]
         fields += [] if item.count is None else [f"maxNodes: {item.count // item.cards}"]
         yield f"  - {{{', '.join(fields)}}}"

@@ -536,7 +536,13 @@ def test_the_command_shows_prices(run: Run, tmp_path: Path) -> None:
     assert "12.29 USD/h" in shown.out
     assert "left out: 0.5 L4 (part of a card), V100 (not in the catalogue)" in shown.err
     (offer,) = run("prices", path, "--json", "--region", "eu-west-1").json
-    assert offer == {"accelerator": "H100", "cards": 8, "price": "110.00 USD/h", "place": "eu-west-1"}
+    assert offer == {
+        "accelerator": "H100",
+        "cards": 8,
+        "price": "110.00 USD/h",
+        "place": "eu-west-1",
+        "instance": "p5.48xlarge",
+    }
 
 
 def test_two_clouds_stand_side_by_side(tmp_path: Path) -> None:
@@ -596,8 +602,10 @@ def test_instances_of_a_skypilot_file_are_nodes(tmp_path: Path) -> None:
     system = system_of(
         document_of(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=ONE))
     )
-    assert {name: one.cards for name, one in system.nodes.items()} == {
-        f"us-east-1/8x{name}-node": 8 for name in ("A100-40", "A100-80", "H100")
+    assert {name: (one.type, one.cards) for name, one in system.nodes.items()} == {
+        "us-east-1/p4d.24xlarge": ("us-east-1/A100-40", 8),
+        "us-east-1/p4de.24xlarge": ("us-east-1/A100-80", 8),
+        "us-east-1/p5.48xlarge": ("us-east-1/H100", 8),
     }
     assert "us-east-1/L4" in system.accelerators  # instances of one card need no nodes
     assert verify(solve(system), system) == []
