@@ -1,18 +1,22 @@
 """Documents with request shapes: plans, verification, warnings, refusals, sweeps, traces and simulation."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from commands import Run
 
-from optimizer import SpecError, System, load_system, solve, verify
+from optimizer import Plan, SpecError, System, load_system, solve, verify
 from optimizer.checking.checks import check_text
+from optimizer.errors import AnalysisError
+from optimizer.kinds.replicas import LatencyTargets, Replica, size_replicas
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.trace import read_trace
 from optimizer.spec.changes import SystemChange
-from optimizer.spec.trace_shapes import load_of_trace
+from optimizer.spec.trace_shapes import load_of_trace, with_traces
 from optimizer.studies.simulation.repair import solve_and_repair
 
 CHAT = {"name": "chat", "share": 0.9, "avgInTokens": 500, "avgOutTokens": 200, "outTokensCV": 0}
@@ -176,6 +180,79 @@ def test_traces_become_shapes_by_prompt_length(tmp_path: Path, name: str) -> Non
     assert long.prefix_tokens == (8000 if name == "azure.csv" else 0)
     with pytest.raises(SpecError, match="shapes: must be 1 to 8, not 9"):
         load_of_trace(path, 9)
+
+
+def test_a_trace_is_the_load_of_a_server(tmp_path: Path, run: Run) -> None:
+    load = MIX | {"arrivalCV": 1.5}
+    system_of(tmp_path, document(load, TARGET))
+    trace, path = tmp_path / "azure.csv", tmp_path / "system.yaml"
+    trace.write_text(TRACES["azure.csv"])
+    traced = load_of_trace(trace, 2).model_dump(by_alias=True, exclude_unset=True) | {"arrivalCV": 1.5}
+    expected = solve(load_system(document(traced, TARGET)))
+    flags = "--from-trace", f"s={trace}", "--shapes", 2
+    plan = Plan.model_validate_json(run("solve", path, *flags, "--json").out)
+    assert (plan.allocations, plan.levels) == (expected.allocations, expected.levels)
+    rate = tmp_path / "rate.csv"
+    rate.write_text("server,arrivalRate\ns,5/s\n")
+    faster = run("solve", path, "--from-trace", trace, "--shapes", 2, "--load", rate, "--json").out
+    (pool,) = Plan.model_validate_json(faster).allocations["s"]
+    assert pool.arrival_rate_rpm == 300
+    assert [shape.name for shape in pool.shapes] == ["in-105", "in-9000"]
+    comparison = json.loads(run("compare", path, *flags, "--json").out)
+    assert comparison["second"]["plan"]["totalCost"] == expected.total_cost_cents_per_h
+    assert comparison["first"]["plan"]["totalCost"] > comparison["second"]["plan"]["totalCost"]
+
+
+def test_a_replica_is_sized_for_a_trace(tmp_path: Path, run: Run) -> None:
+    trace = tmp_path / "azure.csv"
+    trace.write_text(TRACES["azure.csv"])
+    size = "size", "--target-ttft", "1s", "--json", "--from-trace", trace, "--shapes", 2
+    base, compute, read = LAW.values()
+    law = "--iteration-base", base, "--compute-per-token", compute, "--kv-read-per-token", read
+    rows = {"perfParms": LAW, "maxBatch": 64, "shapes": load_of_trace(trace, 2).shapes}
+    (expected,) = size_replicas([Replica.model_validate(rows)], [LatencyTargets(ttft_ms=1000.0)])
+    assert not isinstance(expected, AnalysisError)
+    answer = run(*size, *law, "--max-batch", 64)
+    assert json.loads(answer.out) == json.loads(expected.to_json())
+    named = json.loads(run(*size, "--model", "Llama-3.1-8B", "--accelerator", "H100").out)
+    assert named["assumed"]["inTokens"] == pytest.approx((105 * 2 + 9000) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--from-trace", "no.csv"], "no.csv: cannot be read: no such file or directory"),
+        (["--from-trace", "t=TRACE"], "server 't' does not exist in the system"),
+        (["--from-trace", "s="], "trace 's=': must be FILE or NAME=FILE"),
+        (["--from-trace", "TRACE", "--from-trace", "s=TRACE"], "server 's' has a trace already"),
+        (["--shapes", "3"], "--shapes: is the number of shapes of a trace; give --from-trace"),
+        (["--from-trace", "TRACE", "--shapes", "9"], "must be an integer, at least 1 and at most 8"),
+        (["--from-trace", "SYSTEM"], "the first line must name TIMESTAMP"),
+    ],
+)
+def test_wrong_traces_of_loads_are_named(tmp_path: Path, run: Run, words: list[str], text: str) -> None:
+    system_of(tmp_path, document(MIX, TARGET))
+    (tmp_path / "t.csv").write_text(TRACES["azure.csv"])
+    names = {"TRACE": str(tmp_path / "t.csv"), "SYSTEM": str(tmp_path / "system.yaml")}
+    for name, path in names.items():
+        words = [word.replace(name, path) for word in words]
+    answer = run("solve", tmp_path / "system.yaml", *words)
+    assert answer.status == 2
+    assert text in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_trace_names_its_server_if_there_are_several(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text(TRACES["azure.csv"])
+    source = document(MIX, TARGET)
+    source["servers"].append(source["servers"][0] | {"name": "z"})
+    with pytest.raises(SpecError, match=r"the system has 2 loads; name the server of the trace: s="):
+        with_traces(load_system(source), [str(trace)])
+    (work,) = document({"avgInTokens": 100, "avgOutTokens": 50}, TARGET)["servers"]
+    source["servers"][1] = work | {"name": "z", "deadline": {"requests": 100, "hours": 8}}
+    with pytest.raises(SpecError, match="server 'z' has a deadline, which sets its load"):
+        with_traces(load_system(source), [f"z={trace}"])
 
 
 def test_the_worth_of_hits_is_that_of_each_server_alone() -> None:

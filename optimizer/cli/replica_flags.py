@@ -21,6 +21,7 @@ from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
 from optimizer.schema.messages import validated
+from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace
 from optimizer.timing import BatchParms, DecodeParms, PerfParms, PrefillParms
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST, MILLISECONDS_PER_TOKEN, TOKENS
 
@@ -40,6 +41,15 @@ class NameFlags(Request):
     """Model in the catalogue, or the path of a config.json."""
     accelerator: Annotated[str | None, Flag("NAME")] = None
     """Accelerator in the catalogue, with a number for several: H100, 4xH100."""
+
+
+class TraceFlags(Request):
+    """Flags for a replica whose request lengths are those of recorded requests."""
+
+    from_trace: Annotated[str | None, Flag("FILE")] = None
+    """Recorded requests (Azure, BurstGPT or Mooncake) whose request shapes replace the lengths."""
+    shapes: Annotated[int | None, Flag("N")] = None
+    """Number of request shapes of the trace, 1 to 8 (4)."""
 
 
 class _Field(NamedTuple):
@@ -102,12 +112,13 @@ _OWN_BATCH_SERVER = _terms("service", "batchParms", BatchParms) | _fields(
 _BATCH_SERVER = _OWN_BATCH_SERVER | _fields(BatchRow, "max_batch", "max_queue", "arrival_cv")
 TARGET_FLAGS = _fields(LatencyTargets, "ttft_ms", "itl_ms", "e2e_ms", "percentile", "tps")
 _NAMES = (*NameFlags.model_fields, *DEPLOYMENT, "estimates")
-_TOKEN_FLAGS = (*_SHAPE, *_NAMES, *_REPLICA)
+_TOKEN_FLAGS = (*_SHAPE, *_NAMES, *_REPLICA, *TraceFlags.model_fields)
 
 
 def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     """Add the flags that describe a replica, name a file of replicas, and select the output format."""
     _add(parser, _SIZES)
+    add_request(parser, TraceFlags)
     names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
     add_request(names, NameFlags)
     add_request(names, MemoryQuestion, fields=DEPLOYMENT)
@@ -175,7 +186,22 @@ def replica_of(arguments: argparse.Namespace) -> tuple[Replica, EstimatedReplica
             "give --model and --accelerator, whose token times are estimated, or one latency model: "
             f"{linear} (linear law), or {iteration} (iteration law)"
         )
-    return _described(Replica, _REPLICA, given), None
+    return _described(Replica, _REPLICA, given, **_traced_shapes(arguments)), None
+
+
+def _traced_shapes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the request shapes of the trace that the flags name, as a field of a replica; empty without one.
+
+    Raises:
+        SpecError: the trace cannot be read, or only a number of shapes is given.
+    """
+    count = arguments.shapes
+    if arguments.from_trace is not None:
+        load = load_of_trace(arguments.from_trace, DEFAULT_SHAPES if count is None else count)
+        return {"shapes": load.shapes}
+    if count is not None:
+        raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
+    return {}
 
 
 def _estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
@@ -197,6 +223,7 @@ def _estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
 
     deployment = Deployment(**given_values(arguments, DEPLOYMENT) | {"tp": 1})
     shape = {_SHAPE[flag].name: value for flag, value in given_values(arguments, _SHAPE).items()}
+    shape |= _traced_shapes(arguments)
     with _said_by_flags(_REPLICA):
         return estimate_replica(
             arguments.model,

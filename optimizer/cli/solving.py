@@ -6,16 +6,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from optimizer.cli.command import one_line, print_stderr
+from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import PlanOptions, Request
+from optimizer.jobs.requests import LoadFiles, PlanOptions, Request, RequestError
 from optimizer.parallel import Progress
 from optimizer.pipeline import solve
 from optimizer.plan import Plan, load_plan
 from optimizer.plan.document import PlanWarning
 from optimizer.render.progress import counting, working
 from optimizer.simulation.engine import announcing_compilation
-from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System, load_system
 
 
@@ -75,8 +75,8 @@ def read_or_solve(system: System, options: PlanOptions, path: Path | None) -> Pl
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Add the flag ``--load``, which replaces the loads of the document."""
-    parser.add_argument("--load", metavar="CSV", help="loads by server, which replace those of the document")
+    """Add the flags ``--load``, ``--from-trace`` and ``--shapes``, which replace loads of the document."""
+    add_request(parser, LoadFiles)
 
 
 def show_warnings(warnings: Iterable[PlanWarning]) -> None:
@@ -87,5 +87,8 @@ def show_warnings(warnings: Iterable[PlanWarning]) -> None:
 
 def read_system(arguments: argparse.Namespace, options: Request) -> System:
     """Read the system that the arguments name, and apply the loads and options that they set."""
-    system = load_system(arguments.path)
-    return options.applied(system if arguments.load is None else with_loads(system, arguments.load))
+    try:
+        system = request_of(LoadFiles, arguments).with_files(load_system(arguments.path))
+    except RequestError as error:
+        raise in_flags(error, arguments) from None
+    return options.applied(system)

@@ -15,7 +15,7 @@ from optimizer.jobs.requests import Request
 from optimizer.money import NAMED_EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.schema import Load, SaturationPolicy
-from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace
+from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace, named_traces
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.text import slice_name, slice_of
@@ -147,11 +147,10 @@ def _traced_loads(arguments: argparse.Namespace) -> dict[str, Load]:
     traced_loads: dict[str, Load] = {}
     if arguments.shapes is not None and not arguments.from_trace:
         raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
-    for text in arguments.from_trace or ():
-        use_case, equals, file = text.partition("=")
-        name, path = (use_case, file) if equals and not Path(text).exists() else ("chat", text)
+    for use_case, path in named_traces(arguments.from_trace or ()):
+        name = use_case or "chat"
         if name in traced_loads:
-            raise SpecError(f"--from-trace {text}: {name} has a trace already; give each use case one")
+            raise SpecError(f"--from-trace {path}: {name} has a trace already; give each use case one")
         count = DEFAULT_SHAPES if arguments.shapes is None else arguments.shapes
         traced_loads[name] = load_of_trace(path, count)
     return traced_loads

@@ -15,11 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
+from optimizer.kinds.request_shapes import MAX_SHAPES
 from optimizer.schema import EstimateEnd, OptimizerOptions
 from optimizer.schema.options import AnyCasePolicy
 from optimizer.spec.changes import with_default
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System
+from optimizer.spec.trace_shapes import DEFAULT_SHAPES, with_traces
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.units import SECONDS, SHARE
 
@@ -81,6 +83,32 @@ class RequestError(SpecError):
         """Return the message, with the names of fields converted by `name_of`."""
         problem = re.sub(r"{(\w+)}", lambda found: name_of(found[1]), self.problem)
         return f"{name_of(self.field)}: {problem}"
+
+
+class LoadFiles(Request):
+    """Files that replace loads of a document."""
+
+    load: Annotated[str | Path | None, Flag("CSV", only="command")] = None
+    """CSV file of loads by server, which replace those of the document."""
+    from_trace: Annotated[tuple[str, ...], Flag("[SERVER=]FILE", only="command")] = ()
+    """Recorded requests (Azure, BurstGPT or Mooncake) whose rate and request shapes are the load of a server;
+    can be given several times.
+    """
+    shapes: Annotated[int | None, Flag("N", only="command")] = Field(None, ge=1, le=MAX_SHAPES)
+    """Number of request shapes of a trace, 1 to 8 (4)."""
+
+    def with_files(self, system: System) -> System:
+        """Return the system with the loads in the files: first those of traces, then those of the CSV file.
+
+        Raises:
+            RequestError: a number of shapes is given without a trace.
+            SpecError: a file cannot be read, or contradicts the system.
+        """
+        if self.shapes is not None and not self.from_trace:
+            raise RequestError("shapes", "is the number of shapes of a trace; give {from_trace}")
+        if self.from_trace:
+            system = with_traces(system, self.from_trace, self.shapes or DEFAULT_SHAPES)
+        return system if self.load is None else with_loads(system, self.load)
 
 
 class ScaleOption(Request):
@@ -179,16 +207,13 @@ class PlanOptions(ScaleOption, ExactOptions):
         return exact | super().given()
 
 
-class LoadChangeOptions(PlanOptions):
+class LoadChangeOptions(LoadFiles, PlanOptions):
     """A load change, and optimizer options that override the document's."""
 
     scale: Annotated[float | None, Flag("X", SHARE)] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
     """Load change: multiply every arrival rate by this factor."""
     random_load: Annotated[int | None, Flag("SEED")] = Field(None, ge=0, lt=2**64)
     """Load change: multiply rates by 0.5 … 1.5 and token lengths by 0.8 … 1.2 at random, with this seed."""
-
-    load: Annotated[str | Path | None, Flag("CSV", only="command")] = None
-    """CSV file of loads by server, which replace those of the document."""
 
     def applied(self, system: System) -> System:
         """Return the system with the optimizer options of the request, but without its load change.
@@ -202,7 +227,8 @@ class LoadChangeOptions(PlanOptions):
     @property
     def load_changes(self) -> list[str]:
         """Return the names of the given fields that change the load."""
-        return [name for name in ("load", "scale", "random_load") if getattr(self, name) is not None]
+        names = ("load", "from_trace", "scale", "random_load")
+        return [name for name in names if getattr(self, name) not in {None, ()}]
 
     def with_changed_load(self, system: System) -> System:
         """Return the system with the requested load change, or the same system if there is none.
@@ -215,10 +241,8 @@ class LoadChangeOptions(PlanOptions):
             first, second, *_ = self.load_changes
             problem = f"the load can be changed in only one way; remove it, or {{{second}}}"
             raise RequestError(first, problem)
-        if self.load is not None:
-            return with_loads(system, self.load)
         if self.scale is not None:
             return scale_loads(system, self.scale)
         if self.random_load is not None:
             return vary_loads(system, np.random.default_rng(self.random_load))
-        return system
+        return self.with_files(system)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.kinds.replicas import Replica
+from optimizer.kinds.request_shapes import mixed_lengths
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import ProfileEstimate, estimate_profile, find_slice
@@ -61,14 +62,18 @@ def estimate_replica(
         SpecError: a name is unknown, a value is out of range, or the model does not fit.
     """
     facts, devices = find_slice(accelerator, tp)
-    known = {name: given[name] for name in ("in_tokens", "out_tokens", "max_num_tokens") if name in given}
+    shapes = given.get("shapes")
+    lengths = mixed_lengths(shapes) if shapes else given
+    known: dict[str, Any] = {name: lengths[name] for name in ("in_tokens", "out_tokens") if name in lengths}
+    known |= {name: given[name] for name in ("max_num_tokens",) if name in given}
     estimate = estimate_profile(model, facts, replace(deployment, tp=devices, **known))
     chosen = at_end(estimate, end, given.get("kv_capacity_tokens"))
     estimated: dict[str, Any] = {
         "iteration": chosen.law,
-        "in_tokens": estimate.deployment.in_tokens,
-        "out_tokens": estimate.deployment.out_tokens,
         "max_batch": chosen.max_batch,
         "kv_capacity_tokens": chosen.kv_capacity_tokens,
     }
+    if not shapes:
+        names = ("in_tokens", "out_tokens")
+        estimated |= {name: getattr(estimate.deployment, name) for name in names}
     return EstimatedReplica(validated(Replica, {**estimated, **given}), estimate, end)

@@ -1,7 +1,8 @@
 """Request shapes of recorded requests: clusters by prompt length, with the lengths of each."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
 from optimizer.kinds.request_shapes import MAX_SHAPES
+from optimizer.schema import Route, Server
 from optimizer.schema.messages import validated
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.trace import read_trace
+from optimizer.spec.loads import load_owner, stated_loads
+from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 DEFAULT_SHAPES = 4
@@ -41,6 +45,66 @@ def load_of_trace(path: str | os.PathLike[str], shapes: int = DEFAULT_SHAPES) ->
     rate_rpm = _rounded((len(requests) - 1) / span_s * SECONDS_PER_MINUTE)
     stated = {"arrivalRate": rate_rpm, "shapes": [*shapes_of_requests(requests, shapes)]}
     return validated(Load, stated, f"{path}: ")
+
+
+def named_traces(texts: Iterable[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield the name and the file of each text ``[NAME=]FILE``; the name is None if it is absent.
+
+    Raises:
+        SpecError: the name or the file is empty.
+    """
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or Path(text).exists():
+            yield None, text
+        elif name and file:
+            yield name, file
+        else:
+            raise SpecError(f"trace {text!r}: must be FILE or NAME=FILE")
+
+
+def with_traces(system: System, texts: Iterable[str], shapes: int = DEFAULT_SHAPES) -> System:
+    """Return a copy of a system in which recorded requests give the load of servers: rate and shapes.
+
+    Args:
+        texts: a file for each server, as ``SERVER=FILE``; the name of the only server can be omitted.
+        shapes: number of shapes of each load.
+
+    Raises:
+        SpecError: a file cannot be read, a server does not exist, occurs twice, or cannot have shapes.
+    """
+    changed: dict[str, Server] = {}
+    for name, path in named_traces(texts):
+        server = _traced_server(system, name, path)
+        if server.name in changed:
+            raise SpecError(f"{path}: server {server.name!r} has a trace already; give each server one")
+        stated = server.current.load
+        load = load_of_trace(path, shapes)
+        changed[server.name] = server.with_load(
+            load.model_copy(update={"arrival_cv": stated.arrival_cv})
+            if "arrival_cv" in stated.model_fields_set
+            else load
+        )
+    return system.with_items(*changed.values())
+
+
+def _traced_server(system: System, name: str | None, path: str) -> Server:
+    """Return the server to which a trace belongs; without a name, the only one with a load of its own."""
+    if name is None:
+        names = [owner.name for owner in stated_loads(system)]
+        if len(names) != 1:
+            text = f"the system has {len(names)} loads; name the server of the trace"
+            raise SpecError(f"{path}: {text}" + (f": {names[0]}={path}" if names else ""))
+        (name,) = names
+    try:
+        owner = load_owner(system, name)
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+    if isinstance(owner, Route):
+        raise SpecError(f"{path}: the lengths of route {name!r} are those of its kinds; name a server")
+    if owner.deadline is not None:
+        raise SpecError(f"{path}: server {name!r} has a deadline, which sets its load; remove it")
+    return owner
 
 
 def shapes_of_requests(requests: Requests, shapes: int) -> Iterator[dict[str, Any]]:
