@@ -332,10 +332,28 @@ class Plan(Printed, Warned):
         return rows
 
     @property
+    def server_of(self) -> dict[str, str]:
+        """Name of the document's server to which each version and each pool by length belongs, by name."""
+        versions = {part.server: name for name, use in self.versions.items() for part in use.versions}
+        pools = {part.server: name for name, use in self.length_pools.items() for part in use.pools}
+        return versions | pools
+
+    @property
+    def documented(self) -> frozenset[str]:
+        """Names of the document's servers: members of queues, but no queues, versions or pools by length."""
+        names = (self._server_names() - self.groups) | self.queued_servers
+        return frozenset(self.server_of.get(name, name) for name in names)
+
+    @property
+    def short_servers(self) -> frozenset[str]:
+        """Names of the document's servers that are not served in full."""
+        return frozenset(self.server_of.get(item.server, item.server) for item in self.unserved)
+
+    @property
     def service_text(self) -> str:
         """Describe the number of servers that are served in full."""
-        servers = len(self._server_names()) - len(self.shared_queues) + len(self.queued_servers)
-        return f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
+        servers = len(self.documented)
+        return f"{servers - len(self.short_servers):,} of {counted(servers, 'server')} served in full"
 
     @property
     def requires_reserve(self) -> tuple[str, ...]:
