@@ -27,6 +27,7 @@ from optimizer.queueing.shapes import ShapeRow, ShapeRows, shape_number
 MAX_SHAPES = 8
 SHARE_TOLERANCE = 1e-6
 """Deviation of the sum of all shares from 1 that is tolerated."""
+
 LENGTHS = ("in_tokens", "out_tokens", "in_tokens_cv", "out_tokens_cv")
 """Fields that are derived if a document states shapes."""
 
@@ -147,8 +148,17 @@ class ShapedRequests(PrefixFields):
             return self
         self._check_shapes()
         for name, value in mixed_lengths(self.shapes).items():
+            # Answers of the service state derived lengths, too, so they can be sent back.
+            if name in self.model_fields_set and not math.isclose(getattr(self, name), value):
+                self._refuse(name)
             object.__setattr__(self, name, value)
+            self.__pydantic_fields_set__.discard(name)
         return self
+
+    def _refuse(self, name: str) -> None:
+        """Raise the error for a field that follows from the shapes."""
+        key = type(self).model_fields[name].alias or name
+        raise _error(key, "follows from shapes; remove it, or state it in each shape")
 
     def _check_shapes(self) -> None:
         """Check the shapes, and replace their arrival rates by shares.
@@ -156,12 +166,9 @@ class ShapedRequests(PrefixFields):
         Raises:
             PydanticCustomError: the shapes are inconsistent.
         """
-        fields = type(self).model_fields
-        refused = (*LENGTHS, *PrefixFields.model_fields)
-        for name in refused:
+        for name in PrefixFields.model_fields:
             if name in self.model_fields_set:
-                key = fields[name].alias or name
-                raise _error(key, "follows from shapes; remove it, or state it in each shape")
+                self._refuse(name)
         if len(self.shapes) > MAX_SHAPES:
             raise _error(
                 "shapes", f"{len(self.shapes)} shapes, at most {MAX_SHAPES} are supported; join some"

@@ -1,6 +1,7 @@
 """Changes of request shapes in a system: the share of a shape, and the hit rate of its prefix."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
@@ -89,10 +90,12 @@ def _with_shapes(system: System, name: str, changed: Callable[[Load], tuple[Requ
     return system.with_items(*servers) if servers else system
 
 
-def reshaped(load: Load, shapes: Iterable[RequestShape], place: str = "") -> Load:
+def reshaped(load: Load, shapes: Iterable[RequestShape | dict[str, Any]], place: str = "") -> Load:
     """Return a load with other request shapes.
 
     Args:
+        load: the load.
+        shapes: the shapes, or their fields.
         place: prefix of messages.
 
     Raises:

@@ -170,7 +170,7 @@ class Controller:
         if self.config.planner is None:
             outcome = decide(self.system, self.config, before, seen, self._memo)
         else:
-            ask = partial(_ask, self.config.planner)
+            ask = partial(_ask, self.config.planner, self.system)
             outcome, seen = decide_remotely(self.system, self.config, before, seen, ask)
         if self.state_file is not None and lease is None and not self.dry_run:
             self.state_file.write(outcome.state)
@@ -253,11 +253,11 @@ class Controller:
 
 
 def _ask(
-    planner: RemotePlanner, loads: Mapping[str, EstimatedLoad], existing: Existing
+    planner: RemotePlanner, system: System, loads: Mapping[str, EstimatedLoad], existing: Existing
 ) -> RemoteTargets | Hold:
     """Return the targets of a remote planner, or the reason why there are none."""
     try:
-        return asked_targets(planner, loads, existing)
+        return asked_targets(planner, system, loads, existing)
     except SourceError as error:
         return Hold(HoldReason.plan_failed, str(error))
 

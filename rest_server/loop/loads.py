@@ -206,22 +206,27 @@ def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, v
     changed = {}
     for name, found in loads.items():
         server = system.servers[name]
-        given = {
-            "arrival_rate_rpm": found.rate_rps * SECONDS_PER_MINUTE,
-            "in_tokens": found.in_tokens,
-            "out_tokens": None if found.out_tokens is None else max(1.0, found.out_tokens),
-        }
-        if server.current.load.shapes:
-            given = {"arrival_rate_rpm": given["arrival_rate_rpm"]}
-        elif found.in_tokens is not None and server.current.load.prefix_tokens:
-            given["in_tokens"] = max(found.in_tokens, server.current.load.prefix_tokens + 1)
-        load = with_measured_shapes(_with(server.current.load, given), found.shares, found.prefix_share)
+        load = measured_load(server.current.load, found)
         if variation and not load.shapes:
             names = ("in_tokens_cv", "out_tokens_cv")
             varied = _with(load, {name: getattr(found, name) for name in names})
             load = varied if uses_variability(system, server.model, varied) else load
         changed[name] = server.with_load(load)
     return system.with_planned(changed)
+
+
+def measured_load(stated: Load, found: EstimatedLoad) -> Load:
+    """Return a load with the expected rate and measured lengths, or shares of shapes, and hit rates."""
+    given = {
+        "arrival_rate_rpm": found.rate_rps * SECONDS_PER_MINUTE,
+        "in_tokens": found.in_tokens,
+        "out_tokens": None if found.out_tokens is None else max(1.0, found.out_tokens),
+    }
+    if stated.shapes:
+        given = {"arrival_rate_rpm": given["arrival_rate_rpm"]}
+    elif found.in_tokens is not None and stated.prefix_tokens:
+        given["in_tokens"] = max(found.in_tokens, stated.prefix_tokens + 1)
+    return with_measured_shapes(_with(stated, given), found.shares, found.prefix_share)
 
 
 def uses_variability(system: System, model: str, load: Load) -> bool:

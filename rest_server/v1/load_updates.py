@@ -12,6 +12,7 @@ from optimizer.schema import AllocationData, Load, Route, Server
 from optimizer.schema.assumptions import check_load
 from optimizer.schema.current_pools import with_replicas
 from optimizer.schema.messages import did_you_mean, path_text, validated
+from optimizer.spec.shapes import reshaped
 from optimizer.spec.streams import planned_names
 from optimizer.stabilisation.decisions import Decisions
 from optimizer.stabilisation.missing_loads import (
@@ -23,7 +24,7 @@ from optimizer.stabilisation.missing_loads import (
 )
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities
-from rest_server.v1.models import LoadUpdate
+from rest_server.v1.models import LoadUpdate, ShapeUpdate
 
 MAX_SUGGESTED = 10_000
 """Maximum number of servers for which the error for an unknown server suggests a similar name."""
@@ -66,7 +67,8 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> Entitie
             raise _unknown_server(entities, name)
         current, given = servers[name].current, _given(change)
         with _in_body(name):
-            load = merged_load(current.load, given) if given else current.load
+            load = with_reported_shapes(current.load, change.shapes or {})
+            load = merged_load(load, given) if given else load
             check_load(load, "")
         allocation = _running(entities, name, current, change).model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
@@ -76,7 +78,26 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> Entitie
 
 
 def _given(change: LoadUpdate) -> dict[str, Any]:
-    return change.model_dump(exclude_none=True, exclude={"replicas"})
+    return change.model_dump(exclude_none=True, exclude={"replicas", "shapes"})
+
+
+def with_reported_shapes(load: Load, shapes: Mapping[str, ShapeUpdate]) -> Load:
+    """Return a load with reported shares and hit rates of its request shapes.
+
+    Raises:
+        SpecError: a shape does not exist, or the shapes contradict each other.
+    """
+    known = [shape.name for shape in load.shapes]
+    for name in shapes:
+        if name not in known:
+            text = f"the load has no shape {name!r}{did_you_mean(name, known)}"
+            raise SpecError(f"shapes.{name}: {text}")
+    if not shapes:
+        return load
+    changes = {name: shape.model_dump(exclude_none=True) for name, shape in shapes.items()}
+    return reshaped(
+        load, (shape.model_dump(exclude_unset=True) | changes.get(shape.name, {}) for shape in load.shapes)
+    )
 
 
 def missing_loads(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens, is_none
+from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Share, Tokens, is_none
 from optimizer.jobs.comparing import CompareOptions as CompareOptions
 from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
 from optimizer.jobs.figures import FigureOptions as FigureOptions
@@ -183,6 +183,15 @@ class ReplicaCount(Document):
     """Number of requested replicas that do not respond yet."""
 
 
+class ShapeUpdate(Document):
+    """New share and hit rate of a request shape; omitted values do not change."""
+
+    share: Share | None = None
+    """Fraction of the requests that have this shape."""
+    prefix_hit_rate: Share | None = Field(None, alias="prefixHitRate")
+    """Fraction of the requests of this shape that find its prefix in the cache."""
+
+
 class LoadUpdate(Document):
     """New load and replicas of a server, or new rate of a route; omitted values do not change."""
 
@@ -194,6 +203,12 @@ class LoadUpdate(Document):
     """Mean output length [tokens]."""
     throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
     """Measured throughput [requests/min]; stored but not used."""
+    prefix_hit_rate: Share | None = Field(None, alias="prefixHitRate")
+    """Fraction of the requests that find the prefix in the cache, for a load without shapes."""
+    shapes: dict[str, ShapeUpdate] | None = None
+    """New shares and hit rates of request shapes by name, for a load with shapes instead of lengths; the
+    shares of all shapes must sum to 1.
+    """
     replicas: dict[str, ReplicaCount] | None = None
     """Existing replicas by accelerator; accelerators that are not listed have none. They become the current
     allocation; if there are several accelerators, the one with the most replicas does.

@@ -198,6 +198,7 @@ CHECKED = ("optimizer/spec", "optimizer/kinds", "optimizer/queueing/bulk/limits.
 ELSEWHERE = {
     "files.py": "files, whose tests are tests/spec/test_files.py",
     "yaml_format.py": "files", "writing.py": "files", "load_traces.py": "tables of loads", "loads.py": "tables of loads",
+    "trace_shapes.py": "recorded requests: tests/test_request_shapes.py",
     "arguments.py": "Python", "messages.py": "spelling: tests/spec/test_written_values.py",
     "replicas.py": "single replicas", "rows.py": "single replicas", "shared_rows.py": "single replicas",
 }  # fmt: skip
