@@ -116,8 +116,8 @@ def test_one_shape_plans_as_its_means_do(tmp_path: Path) -> None:
 
 
 def test_shapes_beside_unsupported_settings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="a shared queue computes with the mean request"):
-        system_of(tmp_path, document(MIX, TARGET, sharedQueue="q"))
+    with pytest.raises(SpecError, match="a shared card computes with one mean request"):
+        system_of(tmp_path, document(MIX, TARGET, sharedCard=True))
     with pytest.raises(SpecError, match="avgInTokens: follows from shapes"):
         system_of(tmp_path, document({**MIX, "avgInTokens": 5}, TARGET))
     raw = copy.deepcopy(document(MIX, {"slo-ttft": "2.5s"}))

@@ -24,7 +24,7 @@ from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.shapes import ShapeRows
 from optimizer.queueing.targets import Targets
 from optimizer.schema import CurrentPool, ModelProfile, ModelTarget, Server
-from optimizer.spec.streams import has_members, members_of, replica_load
+from optimizer.spec.streams import has_members, members_of, replica_load, shape_numbers
 from optimizer.spec.system import System
 
 ALL_MEMBERS = -1
@@ -99,6 +99,10 @@ class MemberArrays:
     targets: Targets
     names: tuple[str, ...]
     out_tokens: FloatArray
+    shapes: tuple[Mapping[int, int], ...]
+    """Number of each request shape of the member, by its number in the load of the shared queue; empty if all
+    members count as one mean request.
+    """
 
     @property
     def are_servers(self) -> bool:
@@ -431,6 +435,7 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
         joined.take(len(servers) + np.arange(len(parts))),
         tuple(part.name for _, _, part in parts),
         np.array([part.current.load.out_tokens for _, _, part in parts]),
+        tuple(shape_numbers(servers[s], part) for s, _, part in parts),
     )
 
 

@@ -90,7 +90,8 @@ class ClassRows(ServerRows):
         # Each class gets its share of the pair's rate, so rates of pairs are totals over their classes.
         mixes = _mixes(arrays, pairs.server, pair, member)
         work_cv = arrays.servers.out_tokens_cv[pairs.server[pair]]
-        queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv)
+        shape = _own_shapes(arrays, pairs.server[pair], member)
+        queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv, shape)
         delay_ms = arrays.servers.delay_ms[pairs.server[pair], pairs.accelerator[pair]]
         targets = members.targets.take(member).before(delay_ms)
         return cls(queues, targets, delay_ms, pair, member)
@@ -124,11 +125,12 @@ class ClassRows(ServerRows):
 
     def mean(self, performance: Performance) -> Performance:
         """Return the metrics of each pair, as means over the requests of all its classes."""
+        assert isinstance(performance, ClassPerformance)
         sums = {name: getattr(performance, name) for name in COUNTED}
         # Means over all requests weight the classes by their shares of the requests.
         sums |= {name: getattr(performance, name) * self.queues.share for name in WITH_WAIT}
         totals = {name: self.of_pairs(np.add, values) for name, values in sums.items()}
-        return replace(performance.take(self.first), **totals)
+        return replace(performance.of_queue.take(self.first), **totals)
 
 
 def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
@@ -143,6 +145,24 @@ def _joined_ranges(first: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     # The value of an element is first[i] plus its position within range i.
     of = np.repeat(np.arange(len(first)), count)
     return of, np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
+
+
+def _own_shapes(arrays: SystemArrays, server: IntArray, member: IntArray) -> IntArray | None:
+    """Return the numbers of the request shapes of each class, shape (Q, H); −1 for those of other classes.
+
+    Args:
+        server: queue of each of Q classes.
+        member: member of each class.
+    """
+    shapes, of_members = arrays.servers.shapes, arrays.servers.members.shapes
+    if shapes is None:
+        return None
+    joint = shapes.take(server).shape
+    own = joint.copy()
+    for row, names in enumerate([of_members[m] for m in member.tolist()]):
+        if names:
+            own[row] = [names.get(number, -1) for number in joint[row].tolist()]
+    return own
 
 
 def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:

@@ -132,6 +132,10 @@ class MemberMetrics:
     """Value of each of K target measures, shape (K,)."""
     limits: FloatArray
     """Limit on each target measure, shape (K,)."""
+    delay_ms: float
+    """Network latency that clients add [ms]."""
+    shaped: ShapedReplica | None
+    """The replica with the rows of the member's load; None if no load has shapes."""
 
 
 MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
@@ -152,7 +156,11 @@ def measure_members(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) ->
             means = {name: float(getattr(performance, name)[q]) for name in MEMBER_MEANS}
             means["ttft_ms"] += float(classes.delay_ms[q])
             means["wait_p95_ms"] = float(late[q])
-            yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
+            shaped, queues = None, classes.queues.queues
+            if arrays.servers.shapes is not None and isinstance(queues, ContinuousQueues):
+                shaped = ShapedReplica.of_row(queues, rate_rps[rows][classes.pair], performance, q)
+            own = figures[:, q], limits[:, q], float(classes.delay_ms[q]), shaped
+            yield MemberMetrics(int(rows[pair]), member, means, *own)
 
 
 def largest_rates_of(arrays: SystemArrays, pairs: Pairs) -> FloatArray:

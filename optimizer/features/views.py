@@ -133,7 +133,7 @@ def sections(
         candidates: candidates of the system, if available.
     """
     system, pools = placed.system, placed.pools
-    queues = queue_uses(system, joint.queues, dict(member_figures(placed.arrays, members)))
+    queues = queue_uses(system, joint.queues, dict(member_figures(system, placed.arrays, members)))
     short = {item.server for item in unserved}
     short |= {name for name, use in queues.items() if short & use.members.keys()}
     used, reserves = system.features, _reserves(placed, short, has_reserve)

@@ -40,7 +40,20 @@ def shape_fields(
     if arrays.servers.is_queue[server] or not load.has_shapes:
         return {}
     limits = arrays.servers.targets.take(pair.server).limits_of(0)
-    delay_ms = float(arrays.servers.delay_ms[server, accelerator])
+    return fields_of_load(load, shaped, limits, float(arrays.servers.delay_ms[server, accelerator]))
+
+
+def fields_of_load(
+    load: Load, shaped: ShapedReplica, limits: Mapping[TargetMeasure, float], delay_ms: float
+) -> Mapping[str, Any]:
+    """Return the fields that a pool, or a member of a shared queue, has for its request shapes.
+
+    Args:
+        load: the load with shapes.
+        shaped: one replica.
+        limits: targets by measure.
+        delay_ms: network latency that clients add [ms].
+    """
     values = {measure: shaped.of(measure, delay_ms) for measure in limits if measure.metric in LATENCIES}
     return {
         "shapes": tuple(_shapes(load, shaped, limits, delay_ms)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from optimizer.arrays import grouped
 from optimizer.plan import Plan, Pool
 from optimizer.quantities import quantity
 from optimizer.schema.pools import PoolShape
@@ -14,12 +15,21 @@ _Row = tuple[str, Pool, PoolShape]
 
 def shape_sections(plan: Plan) -> list[Section]:
     """Return the request shapes of all pools, and the pools whose predictions a simulation should confirm."""
-    pools = [(server, pool) for server, pools in sorted(plan.allocations.items()) for pool in pools]
-    rows = [(server, pool, shape) for server, pool in pools for shape in pool.shapes]
-    doubtful = [(server, pool) for server, pool in pools if pool.doubts]
+    members = plan.members
+    names = {name: [name] for name in plan.allocations} | grouped(
+        (queue, member) for member, queue in plan.group_of.items()
+    )
+    parts = [
+        (name, pool, members.get(name, pool))
+        for server, pools in sorted(plan.allocations.items())
+        for pool in pools
+        for name in names[server]
+    ]
+    rows = [(server, pool, shape) for server, pool, part in parts for shape in part.shapes]
+    doubtful = [(server, pool, part.doubts) for server, pool, part in parts if part.doubts]
     sections = [_shapes(rows)] if rows else []
     if doubtful:
-        lines = [f"{server} on {pool.accelerator}: {'; '.join(pool.doubts)}" for server, pool in doubtful]
+        lines = [f"{server} on {pool.accelerator}: {'; '.join(doubts)}" for server, pool, doubts in doubtful]
         advice = "Confirm these predictions with: inferplan solve --simulate --repair"
         sections.append(
             Section(
@@ -30,11 +40,6 @@ def shape_sections(plan: Plan) -> list[Section]:
             )
         )
     return sections
-
-
-def longest_stall(pool: Pool) -> PoolShape | None:
-    """Return the shape whose prompts stall the other requests of a pool longest; None without shapes."""
-    return max(pool.shapes, key=lambda shape: shape.stall_ms, default=None)
 
 
 def _shapes(rows: Sequence[_Row]) -> Section:
@@ -53,9 +58,9 @@ def _shapes(rows: Sequence[_Row]) -> Section:
 
 def _stall_notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield a sentence for each pool whose inter-token latency one shape sets by its long prompts."""
-    for server, pool in dict.fromkeys((server, pool) for server, pool, _ in rows):
-        longest = longest_stall(pool)
-        if longest is not None and longest.stall_ms > LONG_STALL * pool.itl_ms:
+    for same in grouped((id(row[1]), row) for row in rows).values():
+        server, pool, longest = max(same, key=lambda row: row[2].stall_ms)
+        if longest.stall_ms > LONG_STALL * pool.itl_ms:
             yield (
                 f"the ITL of {server} on {pool.accelerator} is set by {longest.name}: each of its prompts "
                 f"stalls the others for {longest.stall_ms:,.0f} ms"

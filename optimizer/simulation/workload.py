@@ -132,6 +132,13 @@ class MergedLoad:
         arrival_ms = np.concatenate([*arrivals.values()])
         stream_of = np.concatenate([np.full(len(part), i) for i, part in parts.items()])
         rows = np.argsort(arrival_ms, kind="stable")
+        of_shapes = {}
+        if any(stream.shapes for stream in self.streams):
+            for name in ("shape", "cached_tokens", "shared_tokens"):
+                given = [(getattr(part, name), len(part)) for part in parts.values()]
+                of_shapes[name] = np.concatenate(
+                    [np.zeros(size, np.int64) if values is None else values for values, size in given]
+                )
         last_ms = min(times[-1] for times in arrivals.values())
         return Requests(
             np.concatenate([part.in_tokens for part in parts.values()]),
@@ -139,6 +146,7 @@ class MergedLoad:
             arrival_ms,
             priority=np.array(self.priorities)[stream_of],
             stream=stream_of,
+            **of_shapes,
         ).take(rows[arrival_ms[rows] <= last_ms])
 
 

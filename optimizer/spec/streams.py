@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from optimizer.features.caches.streams import thinned
 from optimizer.features.length_pools.streams import owner_of_pool, pool_names, with_pool_allocations
-from optimizer.features.shared_queues.streams import SharedQueue
+from optimizer.features.shared_queues.streams import SharedQueue, joint_numbers
 from optimizer.features.versions.streams import Version, version_name, with_allocation
 from optimizer.schema import AllocationData, Load, Server
 
@@ -102,6 +102,14 @@ def planned_name(server: Server) -> str:
 def members_of(server: Server) -> tuple[Server, ...]:
     """Return the members of a planned server with their loads: itself, or the servers of a queue."""
     return server.members if isinstance(server, SharedQueue) else (server,)
+
+
+def shape_numbers(server: Server, member: Server) -> Mapping[int, int]:
+    """Return the numbers of the request shapes of a member, by their numbers in the load of its queue.
+
+    The result is empty if the queue computes with the mean request of its members.
+    """
+    return joint_numbers(server, member) if isinstance(server, SharedQueue) else {}
 
 
 def replica_load(server: Server) -> Load:

@@ -15,6 +15,5 @@ SHARED_QUEUES = Feature(
     refused_options={
         "saturation_policy": "a server of a shared queue is served in full or not at all",
     },
-    refuses_shapes="a shared queue computes with the mean request of its servers",
     faults=queue_problems,
 )

@@ -7,10 +7,12 @@ its members. Equation numbers refer to ``docs/math.md``.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 from optimizer.arrays import grouped, sorted_by_key
+from optimizer.kinds.request_shapes import MAX_SHAPES, RequestShape, mixed_lengths
 from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.queueing.shapes import shape_number
 from optimizer.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.schema.classes import FIELDS_OF_SERVERS
 from optimizer.schema.names import Entry, Finding, Index
@@ -45,6 +47,9 @@ class SharedQueue(Server):
     def with_load(self, load: Load) -> Self:
         """Return a copy of the queue with another load, in which the members change in proportion."""
         now = self.current.load
+        if now.shapes:  # shares and lengths of shapes are those of the members
+            rate = load.arrival_rate_rpm / now.arrival_rate_rpm if now.arrival_rate_rpm else 1.0
+            return self.only({one.name: rate * one.current.load.arrival_rate_rpm for one in self.members})
         factors = {
             name: getattr(load, name) / getattr(now, name) if getattr(now, name) else 1.0
             for name in ("arrival_rate_rpm", "in_tokens", "out_tokens")
@@ -63,7 +68,7 @@ class SharedQueue(Server):
         current = self.current.model_copy(update={"load": load})
         return self.model_copy(update={"members": members, "current": current})
 
-    def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
+    def only(self, loads_rpm: Mapping[str, float]) -> Self:
         """Return the queue with only the given members, at the given arrival rates [requests/min]."""
         kept = [
             part.with_load(part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}))
@@ -74,8 +79,8 @@ class SharedQueue(Server):
             return self.model_copy(update={"members": (), "min_num_replicas": 0, "current": _idle(self)})
         return self._of(kept)
 
-    def _of(self, members: Sequence[Server]) -> "SharedQueue":
-        load = mixed_load([member.current.load for member in members])
+    def _of(self, members: Sequence[Server]) -> Self:
+        load = queue_load(members)
         current = self.current.model_copy(update={"load": load})
         return self.model_copy(update={"members": tuple(members), "current": current})
 
@@ -104,6 +109,66 @@ def mixed_load(loads: Sequence[Load]) -> Load:
     return Load().model_copy(update=values)
 
 
+def queue_load(members: Sequence[Server]) -> Load:
+    """Return the load of a shared queue: the mean request of its members, or the shapes of all.
+
+    Means are enough if each member has one shape, without a prefix.
+    """
+    loads = [member.current.load for member in members]
+    load = mixed_load(loads)
+    if len(loads) == 1 or not any(map(_has_rows, loads)):
+        return load
+    shapes = tuple(
+        _joint_shape(member, shape, load.arrival_rate_rpm, 1 / len(loads))
+        for member in members
+        for shape in member.current.load.stated_shapes
+    )
+    return load.model_copy(update={"shapes": shapes, **mixed_lengths(shapes)})
+
+
+def _has_rows(load: Load) -> bool:
+    """Return whether the requests of a load are more than one mean request."""
+    return load.has_shapes and (len(load.rows()) > 1 or bool(load.rows()[0].cached))
+
+
+def _joint_shape(member: Server, shape: Any, total_rpm: float, idle_share: float) -> RequestShape:
+    """Return a shape of a member as a shape of its queue; a load without shapes is one.
+
+    Args:
+        member: the member.
+        shape: its shape, or its load.
+        total_rpm: arrival rate of the queue [requests/min].
+        idle_share: share of each member if nothing arrives.
+    """
+    rate = member.current.load.arrival_rate_rpm
+    own = shape.share or 0.0 if isinstance(shape, RequestShape) else 1.0
+    common = {name: getattr(shape, name) for name in RequestShape.model_fields if name in Load.model_fields}
+    return RequestShape.model_construct(
+        **common | {"arrival_rate_rpm": None},
+        name=_joint_name(member, shape),
+        share=own * (rate / total_rpm if total_rpm else idle_share),
+    )
+
+
+def _joint_name(member: Server, shape: Any) -> str:
+    return f"{member.name}/{shape.name}" if isinstance(shape, RequestShape) else member.name
+
+
+def joint_numbers(queue: SharedQueue, member: Server) -> Mapping[int, int]:
+    """Return the numbers of a member's request shapes, by their numbers in the load of the queue.
+
+    The result is empty if the queue computes with the mean request of its members, or has only this one.
+    """
+    if len(queue.members) == 1 or not queue.current.load.shapes:
+        return {}
+    return {
+        shape_number(_joint_name(member, shape)): shape_number(shape.name)
+        if isinstance(shape, RequestShape)
+        else 0
+        for shape in member.current.load.stated_shapes
+    }
+
+
 def with_shared_queues(
     servers: Mapping[str, Server], priority_of: Callable[[Server], int]
 ) -> Mapping[str, Server]:
@@ -127,7 +192,7 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
     """Create a queue with the options of its first member, and the first current allocation of any member."""
     first = members[0]
     running = [member.current for member in members if member.current.stated_pools]
-    load = mixed_load([member.current.load for member in members])
+    load = queue_load(members)
     current = (running[0] if running else AllocationData()).model_copy(update={"load": load})
     values = {field: getattr(first, field) for field in Server.model_fields}
     values |= {"name": name, "shared_queue": None, "current": current, "desired": AllocationData()}
@@ -173,6 +238,10 @@ def queue_problems(documents: Documents) -> Iterator[Finding]:
         here = (*at, "sharedQueue")
         if name in index.servers:
             yield Finding(part, here, f"{name!r} is also the name of a server; give the queue another name")
+        shapes = sum(len(entry.item.current.load.stated_shapes) for entry in mine)
+        if shapes > MAX_SHAPES and any(entry.item.current.load.shapes for entry in mine):
+            text = f"{shapes} request shapes share {name!r}, at most {MAX_SHAPES} can; join some"
+            yield Finding(part, here, text)
         if len(mine) > MAX_MEMBERS:
             text = f"{len(mine)} servers share {name!r}, at most {MAX_MEMBERS} can; divide them"
             yield Finding(*mine[MAX_MEMBERS][:2], text)

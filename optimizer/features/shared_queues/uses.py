@@ -5,7 +5,7 @@ from operator import not_
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.schema.pools import TargetFigure
+from optimizer.schema.pools import PoolShape, TargetFigure
 
 
 class QueueMember(Document):
@@ -23,6 +23,12 @@ class QueueMember(Document):
     """95th percentile of the queueing time over all requests of the member [ms]."""
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
     """Targets on statistics other than means, with their values; absent if there are none."""
+    shapes: tuple[PoolShape, ...] = Field((), exclude_if=not_, strict=False)
+    """Request shapes of the member's load with their latencies; absent without shapes."""
+    doubts: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
+    """Reasons to simulate before relying on these predictions, for loads with request shapes; absent if there
+    are none.
+    """
 
 
 class SharedQueueUse(Document):

@@ -1,5 +1,6 @@
 """Computes the shared queues of a plan: served members, their metrics, and unserved members."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,8 +12,10 @@ from optimizer.documents import MIN_RATE
 from optimizer.features.shared_queues.streams import SharedQueue
 from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
 from optimizer.plan.document import Plan
+from optimizer.plan.pool_shapes import fields_of_load
 from optimizer.plan.rows import pool_pairs, target_figures
 from optimizer.quantities import precise
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.schema.pools import Pool
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
@@ -87,12 +90,25 @@ def measured_members(
 
 
 def member_figures(
-    arrays: SystemArrays, members: Iterable[tuple[tuple[str, str], MemberMetrics]]
+    system: System, arrays: SystemArrays, members: Iterable[tuple[tuple[str, str], MemberMetrics]]
 ) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
     """Yield the names of queue and member, and the fields of `QueueMember`, of each measured member."""
     measures = arrays.servers.members.targets.measures
     for key, measured in members:
-        yield key, {**measured.means, "targets": target_figures(measures, measured.targets, measured.limits)}
+        shown = target_figures(measures, measured.targets, measured.limits)
+        yield key, {**measured.means, "targets": shown, **_shape_fields(system, key[1], measures, measured)}
+
+
+def _shape_fields(
+    system: System, name: str, measures: Sequence[TargetMeasure], member_metrics: MemberMetrics
+) -> Mapping[str, object]:
+    """Return the fields of a member about request shapes; empty if no load has any."""
+    load, shaped = system.streams[name].load, member_metrics.shaped
+    if shaped is None:
+        return {}
+    limits = dict(zip(measures, member_metrics.limits.tolist(), strict=True))
+    finite = {measure: limit for measure, limit in limits.items() if limit < math.inf}
+    return fields_of_load(load, shaped, finite, member_metrics.delay_ms)
 
 
 def queue_names(plan: Plan, system: System) -> Iterator[str]:

@@ -157,19 +157,24 @@ class Latencies(RowArrays):
 
         Replicas without such requests keep the latencies of all.
         """
-        mine = self.shape == shape
+        return self.of_rows(self.shape == shape)
+
+    def of_rows(self, mine: BoolArray) -> Self:
+        """Return the latencies of the requests of some rows, a mask of shape (R, H).
+
+        Replicas without such requests keep the latencies of all.
+        """
         weight, decoding = (_within(share, mine) for share in (self.weight, self.decoding))
         place_wait = self.place_chance * self.place_wait_ms
         prefill_and_wait = row_sum(weight * self.first.rows_ms) - self.client_ms
-        interval = row_sum(decoding * self.interval.rows_ms)
-        return replace(
-            self,
-            weight=weight,
-            decoding=decoding,
-            prefill_ms=prefill_and_wait - (self.turn_ms - place_wait),
-            itl_ms=interval,
-            e2e_ms=row_sum(weight * self.e2e_rows_ms),
-        )
+        means: dict[str, Any] = {
+            "prefill_ms": prefill_and_wait - (self.turn_ms - place_wait),
+            "itl_ms": row_sum(decoding * self.interval.rows_ms),
+            "e2e_ms": row_sum(weight * self.e2e_rows_ms),
+        }
+        every = (mine | (self.weight == 0)).all(axis=1)  # their means are known exactly
+        means = {name: np.where(every, getattr(self, name), values) for name, values in means.items()}
+        return replace(self, weight=weight, decoding=decoding, **means)
 
     # --- distributions -------------------------------------------------------------------------------
 

@@ -7,12 +7,12 @@ queue at which this class meets its targets.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
 from optimizer.queueing.measures import LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel, ReplicaLimits, Variability
@@ -65,6 +65,8 @@ class ClassPerformance(ContinuousPerformance):
     """Long-run means of R classes, with the latency distributions of each."""
 
     latencies: ClassLatencies
+    of_queue: Performance
+    """Long-run means over the requests of all classes, of the queue without priorities."""
 
     def wait_quantile(self, share: float) -> FloatArray:
         """Return the time before the prefill that a share of each class's requests does not exceed [ms]."""
@@ -100,18 +102,30 @@ class PriorityQueues(QueueModel):
     """Share of the queue's load that has higher or equal priority, shape (R,)."""
     work_scv: FloatArray
     """Squared coefficient of variation of a request's work, shape (R,)."""
+    shape: IntArray
+    """Number of the request shape of each row of the queue's load, if its requests belong to the class; −1 if
+    they belong to others. Shape (R, H); with one column, all classes have the same requests.
+    """
 
     @classmethod
-    def of(cls, queues: QueueModel, mixes: Sequence[ClassMix], work_cv: FloatArray) -> Self:
+    def of(
+        cls,
+        queues: QueueModel,
+        mixes: Sequence[ClassMix],
+        work_cv: FloatArray,
+        shape: IntArray | None = None,
+    ) -> Self:
         """Create one row for each class of several queues, one queue after another.
 
         Args:
             queues: the queue of each class; each queue is repeated for all its classes.
             mixes: mix of classes of each queue.
             work_cv: coefficient of variation of a request's work, shape (R,).
+            shape: numbers of the request shapes of each class; None if all have the same requests.
         """
         share, above, upto = (np.concatenate(column) for column in zip(*mixes, strict=True))
-        return cls(queues, share, above, upto, work_cv**2)
+        same = np.zeros((len(work_cv), 1), np.int64)
+        return cls(queues, share, above, upto, work_cv**2, same if shape is None else shape)
 
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
@@ -123,7 +137,8 @@ class PriorityQueues(QueueModel):
         """Create queues with one class each, whose work varies like the output length."""
         queues = ContinuousQueues.of_law(law, limits, variability)
         one = np.ones(len(limits.max_batch))
-        return cls(queues, one, 0 * one, one, variability.out_tokens_cv**2)
+        same = np.zeros((len(one), 1), np.int64)
+        return cls(queues, one, 0 * one, one, variability.out_tokens_cv**2, same)
 
     @property
     def law_type(self) -> type[Law]:
@@ -148,13 +163,20 @@ class PriorityQueues(QueueModel):
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
         """Return the metrics of each class at total rates `rate_rps` > 0 of its queue, shape (R,)."""
         performance = self.queues.analyze(rate_rps)
-        latencies, ratio = self._latencies(performance)
-        change = latencies.turn_ms - performance.wait_ms
+        everyone, ratio = self._latencies(performance)
+        change = everyone.turn_ms - performance.wait_ms
         own = {name: self.share * getattr(performance, name) for name in COUNTED}
         own |= {name: getattr(performance, name) + change for name in WITH_WAIT}
         own["in_queue"] *= ratio
+        latencies = everyone
+        if self.shape.shape[1] > 1:  # classes differ in their requests, too
+            latencies = replace(everyone.of_rows(self.shape >= 0), shape=self.shape)
+            prefill = latencies.prefill_ms - everyone.prefill_ms
+            own["ttft_ms"] += prefill
+            own["response_ms"] += latencies.e2e_ms - everyone.e2e_ms
+            own["prefill_ms"], own["itl_ms"] = performance.prefill_ms + prefill, latencies.itl_ms
         values = {field.name: getattr(performance, field.name) for field in fields(Performance)}
-        return ClassPerformance(**(values | own), latencies=latencies)
+        return ClassPerformance(**(values | own), latencies=latencies, of_queue=performance)
 
     def _latencies(self, performance: Performance) -> tuple[ClassLatencies, FloatArray]:
         shares = self.above, self.upto

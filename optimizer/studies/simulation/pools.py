@@ -96,7 +96,7 @@ class PoolRun:
     @property
     def shape_names(self) -> tuple[str, ...]:
         """Names of the request shapes of the server's load; empty if its load or a trace has none."""
-        return self.shapes if isinstance(self.load, OpenLoad) else ()
+        return self.shapes if isinstance(self.load, OpenLoad | MergedLoad) else ()
 
     @property
     def units(self) -> int:
@@ -176,7 +176,7 @@ def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[
     """Yield the servers that share a queue; each has the load of all of them on its replica."""
     served, metrics = plan.served_in_queues_rpm, plan.members
     arrays = tabulate_as_served(system, arrays_of(system), served)
-    predicted = dict(member_predictions(arrays, name, pool))
+    predicted = dict(member_predictions(system, arrays, name, pool))
     members = [member for member in members_of(system.servers[name]) if served[name].get(member.name)]
     rates = [served[name][m.name] / SECONDS_PER_MINUTE / pool.num_replicas for m in members]
     streams = tuple(open_load(m.current.load, rate) for m, rate in zip(members, rates, strict=True))
@@ -185,7 +185,10 @@ def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[
         figures = metrics[member.name]
         fields = ("itl_ms", "ttft_ms", "wait_ms", "arrival_rate_rpm", "targets")
         own = pool.model_copy(update={field: getattr(figures, field) for field in fields})
-        run = _pool_run(system, member.name, own, predicted[member.name])
+        profile = beside_heads(
+            profile_of(system, member, pool.accelerator), system.servers[name].current.load
+        )
+        run = _pool_run(system, member.name, own, predicted[member.name], profile)
         yield replace(run, load=load, rate_rps=rate, queue=name, place=place)
 
 
@@ -222,7 +225,7 @@ def _pool_run(
     """
     server = system.in_plans[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-    profile = beside_heads(profile or profile_of(system, server, pool.accelerator), server.current.load)
+    profile = profile or beside_heads(profile_of(system, server, pool.accelerator), server.current.load)
     target, bound = system.target_of(server), largest_loss(system, server)
     latencies = () if target is None else tuple(target.latency_targets())
     return PoolRun(

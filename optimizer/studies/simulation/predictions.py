@@ -8,6 +8,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import parts, performances
 from optimizer.candidates.pairs import arrays_of
+from optimizer.kinds.fields import Load
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.plan.rows import pool_pairs
@@ -37,25 +38,29 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
         delay_ms = arrays.servers.delay_ms[some.server, some.accelerator]
         found |= zip(rows.tolist(), _predictions(performance, delay_ms), strict=True)
         for i, row in enumerate(rows.tolist()):
-            found[row] = replace(found[row], shapes=_of_shapes(system, pools[row][0], performance, i))
+            load = system.servers[pools[row][0]].current.load
+            found[row] = replace(found[row], shapes=_of_shapes(load, performance, i))
     return [found[row] for row in range(len(pools))]
 
 
-def _of_shapes(system: System, server: str, performance: Performance, row: int) -> dict[TargetMeasure, float]:
-    """Return mean and percentiles of the latencies of each request shape of a server [ms], by measure."""
+def _of_shapes(load: Load, performance: Performance, row: int) -> dict[TargetMeasure, float]:
+    """Return mean and percentiles of the latencies of each request shape of a load [ms], by measure."""
     measures = [
         TargetMeasure(metric, percentile, shape=shape.name)
-        for shape in system.servers[server].current.load.shapes
+        for shape in load.shapes
         for metric in LATENCIES
         for percentile in (None, *(float(name[1:-3]) for name in Percentiles.model_fields))
     ]
     return {measure: float(performance.figure(measure)[row]) for measure in measures}
 
 
-def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[tuple[str, Prediction]]:
+def member_predictions(
+    system: System, arrays: SystemArrays, name: str, pool: Pool
+) -> Iterator[tuple[str, Prediction]]:
     """Yield the predictions for the members of a shared queue, at the load of its pool.
 
     Args:
+        system: the planned system.
         arrays: the system arrays, with the load that the plan serves.
         name: name of the queue.
         pool: pool of the queue.
@@ -64,8 +69,10 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
     for _, some in parts(arrays, pairs):
         classes = ClassRows.of(arrays, some)
         performance = classes.analyze(rate_rps)
-        names = (arrays.servers.members.names[member] for member in classes.member.tolist())
-        yield from zip(names, _predictions(performance, classes.delay_ms), strict=True)
+        names = [arrays.servers.members.names[member] for member in classes.member.tolist()]
+        for row, prediction in enumerate(_predictions(performance, classes.delay_ms)):
+            own = _of_shapes(system.streams[names[row]].load, performance, row)
+            yield names[row], replace(prediction, shapes=own)
 
 
 def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Prediction]:
