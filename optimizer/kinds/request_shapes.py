@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from operator import not_
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import (
@@ -148,17 +148,20 @@ class ShapedRequests(PrefixFields):
             return self
         self._check_shapes()
         for name, value in mixed_lengths(self.shapes).items():
-            # Answers of the service state derived lengths, too, so they can be sent back.
-            if name in self.model_fields_set and not math.isclose(getattr(self, name), value):
-                self._refuse(name)
             object.__setattr__(self, name, value)
-            self.__pydantic_fields_set__.discard(name)
         return self
 
-    def _refuse(self, name: str) -> None:
-        """Raise the error for a field that follows from the shapes."""
-        key = type(self).model_fields[name].alias or name
-        raise _error(key, "follows from shapes; remove it, or state it in each shape")
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        """Write only fields that can be read again: no lengths beside shapes.
+
+        Without an annotated result, the schema remains that of the fields.
+        """
+        values = write(self)
+        for name in LENGTHS if self.shapes else ():
+            values.pop(name, None)
+            values.pop(type(self).model_fields[name].alias, None)
+        return values
 
     def _check_shapes(self) -> None:
         """Check the shapes, and replace their arrival rates by shares.
@@ -166,9 +169,12 @@ class ShapedRequests(PrefixFields):
         Raises:
             PydanticCustomError: the shapes are inconsistent.
         """
-        for name in PrefixFields.model_fields:
+        fields = type(self).model_fields
+        refused = (*LENGTHS, *PrefixFields.model_fields)
+        for name in refused:
             if name in self.model_fields_set:
-                self._refuse(name)
+                key = fields[name].alias or name
+                raise _error(key, "follows from shapes; remove it, or state it in each shape")
         if len(self.shapes) > MAX_SHAPES:
             raise _error(
                 "shapes", f"{len(self.shapes)} shapes, at most {MAX_SHAPES} are supported; join some"
