@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from optimizer.queueing.bulk.records import GapTable, OldestLeft
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.windows import beyond_when_free
-from optimizer.simulation.batches import GAP, BatchServer
+from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.law import (
     IterationCoefficients,
     ProcessorSharingCoefficients,
@@ -47,15 +47,14 @@ REPLICAS: tuple[SimulatedReplica, ...] = (
 
 def bulk_queues() -> None:
     """The chain of a batch server, and its latencies."""
-    for server in (SERVER, SERVER._replace(trigger=GAP)):
-        server_steady_state(server, 0.2).late_share(100.0)
+    server_steady_state(SERVER, 0.2).late_share(100.0)
 
 
 def simulations() -> None:
     """The part of the latencies that takes no chain, before the other worker comes to it; the engine."""
-    row, table = np.zeros(2 * SERVER.size), np.zeros((2, 1))
-    oldest, gaps = OldestLeft(np.zeros(1), table), GapTable(table, 1.0)
-    beyond_when_free(SERVER, 0.2, 100.0, row, row[: SERVER.size].copy(), oldest, gaps)
+    row = np.zeros(2 * SERVER.size)
+    oldest = OldestLeft(np.zeros(1), np.zeros((2, 1)))
+    beyond_when_free(SERVER, 0.2, 100.0, row, row[: SERVER.size].copy(), oldest)
     for replica in REPLICAS:
         run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), replica, Effort(requests=500))
 

@@ -204,8 +204,8 @@ def test_what_a_node_of_so_many_jobs_carries() -> None:
         promised = BatchRow.model_validate(node | {"jobs": int(jobs)}).queues().full_rate_rps[0]
         figures = f"{promised:.3f}", f"{found.offered_rps:.3f}", f"{found.mean_ms / 1000:.1f}", found.binding
         assert shown == list(figures)
-        # Of workloads_node.json: 0.555/s simulated, and at most a quarter below is promised.
-        assert jobs != "6" or 0.75 * 0.555 < promised < 0.555
+        # Of workloads_node.json: 0.555/s simulated, with times of the batch that vary, too.
+        assert jobs != "6" or 0.555 < promised < 1.05 * 0.555
 
 
 def test_the_documents_are_the_servers_of_the_pages() -> None:

@@ -21,6 +21,16 @@ RATES_SCANNED = 24
 """Number of rates that are scanned in descending order if there is a batching window."""
 SHARE_TOLERANCE = 1e-7
 """Relative width of the bracket at which the search for a limiting rate stops."""
+DRAFT_TOLERANCE = 2e-3
+"""The same if a draft is searched, whose excess is a step function of the rate."""
+SLOPE_SHARE = 0.97
+"""Share of the limiting rate at which a draft is evaluated for the slope of its excess."""
+MIN_SLOPE = 1.0
+"""Smallest slope of the logarithm of the excess over that of the rate."""
+STEPS = 6
+"""Maximum number of steps from the rate of a draft to one that meets the targets."""
+STEP_BELOW = 2e-3
+"""Share by which a step is longer than the slope says."""
 MIN_SHARE = 1e-12
 """Lower bound on the ratio of late share to allowed share, before its logarithm is taken."""
 
@@ -48,7 +58,8 @@ def highest_intervals(
         if not limits:  # every rate up to the highest is stable
             largest[row] = high[row]
             continue
-        judged = _Judged(replicas.judge(row), limits)
+        draft = replicas.draft(row)
+        judged = _Judged(draft or replicas.judge(row), limits, DRAFT_TOLERANCE if draft else SHARE_TOLERANCE)
         scanned = RATES_SCANNED if replicas.is_non_monotone[row] else 2
         rates = np.geomspace(high[row], low[row], scanned).tolist()
         first = next((i for i, rate in enumerate(rates) if judged.excess(rate) <= 0), None)
@@ -56,17 +67,38 @@ def highest_intervals(
             best[row] = judged.best(rates)
             continue
         largest[row] = rates[first]
-        if stated_rps is not None:
+        if stated_rps is not None and draft is None:
             if first > 0:
                 largest[row] = _confirmed(judged, rates[first], rates[first - 1], stated_rps[row])
             continue
         if first > 0:
             largest[row] = _edge(judged, rates[first], rates[first - 1])
+        if draft is not None:
+            largest[row] = _settled(_Judged(replicas.judge(row), limits), judged, largest[row])
+            if math.isnan(largest[row]):
+                best[row] = judged.best(rates)
+                continue
         lowest[row] = rates[-1]
         last = judged.last_met(rates, first)
         if last < len(rates) - 1:
             lowest[row] = _edge(judged, rates[last], rates[last + 1])
     return largest, lowest, best
+
+
+def _settled(judged: "_Judged", drafted: "_Judged", rate_rps: float) -> float:
+    """Lower the limiting rate of a draft until the targets are met; NaN if they are not in a few steps.
+
+    Each step takes the slope of the draft's excess.
+    """
+    log_excess, log_draft = _LogExcess(judged), _LogExcess(drafted)
+    below, at = log_draft(np.array([rate_rps * SLOPE_SHARE, rate_rps]))
+    slope = max((at - below) / -math.log(SLOPE_SHARE), MIN_SLOPE)
+    for _ in range(STEPS):
+        (over,) = log_excess(np.array([rate_rps])).tolist()
+        if over <= 0:
+            return rate_rps
+        rate_rps *= math.exp(-over / slope) * (1 - STEP_BELOW)
+    return math.nan
 
 
 @dataclass(slots=True)
@@ -75,6 +107,8 @@ class _Judged:
 
     judge: TargetChecker
     limits: list[tuple[TargetMeasure, float]]
+    tolerance: float = SHARE_TOLERANCE
+    """Relative width of the bracket at which the search for a limiting rate stops."""
     known: dict[float, float] = field(default_factory=dict)
     """Cache of the excess by rate [requests/s]: over a missed target, or over the worst one if all are met.
     """
@@ -140,5 +174,5 @@ def _edge(judged: _Judged, inside: float, outside: float) -> float:
     """Return the limiting rate between one that meets the targets and one that does not [requests/s]."""
     ends, log_excess = np.array([[inside], [outside]]), _LogExcess(judged)
     values = np.array([log_excess(ends[0]), log_excess(ends[1])])
-    ends, values = closed_brackets(log_excess, ends, values, SHARE_TOLERANCE)
+    ends, values = closed_brackets(log_excess, ends, values, judged.tolerance)
     return float(zeros_or(np.where(values[0] < 0, ends[0], ends[1]), ends, values)[0])

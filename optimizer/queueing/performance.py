@@ -214,6 +214,10 @@ class QueueModel(RowArrays, ABC):
         """Return a checker of single targets for one row; by default, the checker analyses the row."""
         return _AnalysedReplica(self.take(np.array([row])))
 
+    def draft(self, row: int) -> TargetChecker | None:  # noqa: ARG002  used by models that simulate
+        """Return a faster, less accurate checker with which the search for a rate starts; None if none is."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class _AnalysedReplica(TargetChecker):

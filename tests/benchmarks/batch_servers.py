@@ -1,7 +1,7 @@
 """How near batch servers are to simulations of others: the tables of docs/fidelity.md.
 
     python tests/benchmarks/batch_servers.py --reference DIR [--table NAME]
-    python tests/benchmarks/batch_servers.py --fleet 200x10 [--seed N]
+    python tests/benchmarks/batch_servers.py --fleet 200x10 [--seed N] [--arrival-cv CV]
 
 The second times the sizing and the plan of a fleet drawn at random, as docs/performance.md has it.
 DIR holds `workloads_batch.json`, `workloads_batch_cv.json`, `workloads_tandem.json`, `workloads_node.json`,
@@ -21,10 +21,8 @@ import numpy as np
 
 from optimizer import load_system, solve
 from optimizer.candidates.finder import find_candidates
-from optimizer.queueing.bulk.closed_network import safe_capacity
-from optimizer.queueing.bulk.simulated import simulate_steady_state
+from optimizer.queueing.bulk.simulated import is_simulated, saturation_rate, simulate_steady_state
 from optimizer.queueing.bulk.steady import server_steady_state
-from optimizer.queueing.bulk.tandem import tandem_steady_state
 from optimizer.queueing.bulk.time_sharing import MAX_FILL, fills, shared_steady_states
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
@@ -62,14 +60,18 @@ def errors_of(found: dict[str, float], simulated: dict[str, Any]) -> dict[str, f
 
 def batch(point: dict[str, Any]) -> dict[str, float]:
     server, rate, cv = server_of(point["server"]), point["rateRps"] / 1000, point["server"]["cv"]
-    found = server_steady_state(server, rate) if cv == 1 else simulate_steady_state(Tandem(server), rate, cv)
+    line = Tandem(server)
+    found = (
+        simulate_steady_state(line, rate, cv) if is_simulated(line, cv) else server_steady_state(server, rate)
+    )
     errors = errors_of(latencies(found), point["simulated"])
     return errors | {"rejected": found.rejected - point["simulated"]["blocked"]["value"]}
 
 
 def tandem(point: dict[str, Any]) -> dict[str, float]:
     stations = [Station(place == "before", *stage) for place in ("before", "after") for stage in point[place]]
-    found = tandem_steady_state(Tandem(server_of(point["server"]), tuple(stations)), point["rateRps"] / 1000)
+    line = Tandem(server_of(point["server"]), tuple(stations))
+    found = simulate_steady_state(line, point["rateRps"] / 1000, 1.0)
     return errors_of(latencies(found), point["simulated"])
 
 
@@ -77,7 +79,7 @@ def node(point: dict[str, Any]) -> dict[str, float]:
     before = [Station(True, ms, point["cv"], workers) for ms, workers in point["stages"][:GPU]]  # noqa: FBT003
     after = [Station(False, ms, point["cv"], workers) for ms, workers in point["stages"][GPU + 1 :]]  # noqa: FBT003
     server = BatchServer(1, 0.0, point["stages"][GPU][0], 0.0)
-    found = safe_capacity(Tandem(server, (*before, *after), point["jobs"]))
+    found = saturation_rate(Tandem(server, (*before, *after), point["jobs"]))
     return {"throughput": 1000 * found / point["throughputRps"] - 1}
 
 
@@ -106,8 +108,8 @@ def sharing(point: dict[str, Any]) -> dict[str, float]:
         assert not point["stable"]
         return {}
     state, simulated = (
-        shared_steady_states(servers, rates)[point["server"]],
-        point["latency"][point["server"]],
+        shared_steady_states(servers, rates)[point["of"]],
+        point["latency"][point["of"]],
     )
     return {
         "mean": state.mean_ms / simulated["mean"][0] - 1,
@@ -141,7 +143,7 @@ def show_times(folder: Path) -> None:
         print(f"one share, batches of {kind}: median {np.median(times):.2f} ms, largest {max(times):.2f} ms")
 
 
-def drawn(servers: int, accelerators: int, seed: int) -> dict[str, Any]:
+def drawn(servers: int, accelerators: int, seed: int, arrival_cv: float = 1.0) -> dict[str, Any]:
     """Return a fleet of batch servers with all triggers, batches of 1 to 100, windows of 0 to 400 ms."""
     rng = np.random.default_rng(seed)
     laws = [(5, 5), (20, 1), (37.5, 2.5), (60, 0.5), (100, 0), (10, 2)]
@@ -181,17 +183,17 @@ def drawn(servers: int, accelerators: int, seed: int) -> dict[str, Any]:
         if rng.random() < 0.5:
             target["maxRejected"] = float(rng.choice([0.001, 0.01, 0.05]))
             server["maxQueueSize"] = int(max(size + 2, size * rng.choice([1.5, 2, 4, 10])))
-        load = {"arrivalRate": 60_000 * size / full * rng.uniform(0.3, 12)}
+        load = {"arrivalRate": 60_000 * size / full * rng.uniform(0.3, 12), "arrivalCV": arrival_cv}
         document["servers"].append(server | {"currentAlloc": {"load": load}})
         document["serviceClasses"].append({"name": f"c{j}", "modelTargets": [target]})
     return document
 
 
-def show_fleet(size: str, seed: int) -> None:
+def show_fleet(size: str, seed: int, arrival_cv: float) -> None:
     """Print how long sizing and the whole plan of a fleet take, compiled before."""
-    solve(load_system(drawn(12, 1, seed + 1)))
+    solve(load_system(drawn(12, 1, seed + 1, arrival_cv)))
     servers, accelerators = (int(number) for number in size.split("x"))
-    system = load_system(drawn(servers, accelerators, seed))
+    system = load_system(drawn(servers, accelerators, seed, arrival_cv))
     for name, work in (("sizing", find_candidates), ("plan", solve)):
         begin, used = time.perf_counter(), time.process_time()
         work(system)
@@ -202,7 +204,11 @@ def show_fleet(size: str, seed: int) -> None:
 def show(name: str, folder: Path) -> None:
     file, errors = TABLES[name]
     points = json.loads((folder / file).read_text(encoding="utf-8"))["points"]
-    points = [point | {"server": k} for point in points for k in range(len(point.get("models", "-")))]
+    points = [
+        point | ({"of": k} if "models" in point else {})
+        for point in points
+        for k in range(len(point.get("models", "-")))
+    ]
     begin = time.perf_counter()
     found = [row for point in points if (row := errors(point))]
     spent = time.perf_counter() - begin
@@ -220,9 +226,10 @@ def main() -> int:
     parser.add_argument("--table", choices=[*TABLES, "times"])
     parser.add_argument("--fleet", metavar="SERVERSxACCELERATORS")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--arrival-cv", type=float, default=1.0)
     arguments = parser.parse_args()
     if arguments.fleet:
-        show_fleet(arguments.fleet, arguments.seed)
+        show_fleet(arguments.fleet, arguments.seed, arguments.arrival_cv)
     if arguments.reference is None:
         return 0
     if arguments.table == "times":

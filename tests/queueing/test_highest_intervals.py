@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from optimizer.kinds.batch_servers.rows import BatchRow
+from optimizer.queueing.bulk.simulated import is_simulated
 from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.sure import surely_met_below
 from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.sizing import largest_rate
 from optimizer.simulation.batches import CLOCK, TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.tandem import Tandem
 
 Case = tuple[BatchServer, dict[TargetMeasure, float]]
 
@@ -36,7 +38,8 @@ def cases(count: int, seed: int) -> Iterator[Case]:
         }
         if room < UNLIMITED:
             limits[LOSS] = float(rng.choice([1e-3, 0.05]))
-        yield server, dict([*limits.items()][: int(rng.integers(1, 4))])
+        if not is_simulated(Tandem(server), 1.0):
+            yield server, dict([*limits.items()][: int(rng.integers(1, 4))])
 
 
 def excess(server: BatchServer, limits: dict[TargetMeasure, float], rate: float) -> float:

@@ -1,7 +1,6 @@
 """Simulated batch servers: what they draw is drawn once, also for several at a time."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,17 +12,7 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Station, Tandem
 
 CACHES = (module._unit_arrivals, module._stage_times)
-
-
-@pytest.fixture
-def few_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Simulate 20,000 requests, and remember nothing of it."""
-    monkeypatch.setattr(module, "REQUESTS", 20_000)
-    for cache in CACHES:
-        cache.cache_clear()
-    yield
-    for cache in CACHES:
-        cache.cache_clear()
+REQUESTS = 20_000
 
 
 def line(stage_ms: float, size: int = 4) -> Tandem:
@@ -32,15 +21,16 @@ def line(stage_ms: float, size: int = 4) -> Tandem:
 
 
 @pytest.mark.skipif(thread_count() < 2, reason="one core works on one server at a time")
-@pytest.mark.usefixtures("few_requests")
 def test_threads_share_drawn_times() -> None:
     turn = threading.Barrier(2)
+    for cache in CACHES:
+        cache.cache_clear()
 
     def sized(one: int) -> None:
         for rate in (0.1, 0.15, 0.2):
             turn.wait(30)
-            simulate_steady_state(line(5.0 + one), rate, 0.5 + one)
+            simulate_steady_state(line(5.0 + one), rate, 0.5 + one, REQUESTS)
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(sized, range(2)))
-    assert [cache.cache_info().misses for cache in CACHES] == [2 * module.RUNS] * 2
+    assert [cache.cache_info().misses for cache in CACHES] == [2] * 2

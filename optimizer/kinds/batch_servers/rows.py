@@ -71,8 +71,9 @@ class BatchRow(Row):
     requests only.
     """
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the interarrival times, at most 3. Results for 1 are exact; others are
-    simulated with four million requests and a fixed seed.
+    """Coefficient of variation of the interarrival times, at most 3. For 1, results of a server without
+    stages and jobs are exact, except with the trigger `gap`; others are simulated, with one to four million
+    requests and a fixed seed.
     """
     stages: tuple[Stage, ...] = Field((), strict=False)
     """Processing stages before and after the batch, as those of a server."""

@@ -10,7 +10,7 @@ from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import fill_window, queue_limit_during, service_ms
 from optimizer.queueing.bulk.stationary import fill_stationary
-from optimizer.simulation.batches import CLOCK, GAP, INTERVAL, OLDEST, BatchServer
+from optimizer.simulation.batches import CLOCK, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
 
@@ -52,16 +52,6 @@ def add_started(
         out[1] += queue[0]
         for q in range(1, size):
             out[q] += queue[q]
-        return
-    # Each arrival within a gap restarts the window, so each time a batch grows by one with equal probability.
-    if server.trigger == GAP:
-        going_on = 1 - math.exp(-rate * window)
-        here = queue[0]
-        for j in range(1, size):
-            here += queue[j]
-            out[j] += here * (1 - going_on)
-            here *= going_on
-        out[size] += here
         return
     # With `clock`, only ticks that find requests start a batch. Other triggers open a window at the first
     # arrival.

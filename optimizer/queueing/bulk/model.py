@@ -1,6 +1,7 @@
 """Queue model of R batch servers, which collect requests and serve them together.
 
-For Poisson arrivals the results are exact; otherwise they are simulated. Source: Neuts, A general class of
+The results of a server alone with Poisson arrivals are exact, except with the trigger `gap`; others are
+simulated. Source: Neuts, A general class of
 bulk queues with Poisson input (1967); docs/math.md has the equations.
 """
 
@@ -12,15 +13,15 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.queueing.bulk.closed_network import (
-    ClosedNetworkSteadyState,
-    closed_network_steady_state,
-    safe_capacity,
+from optimizer.queueing.bulk.simulated import (
+    DRAFT_REQUESTS,
+    SimulatedSteadyState,
+    is_simulated,
+    saturation_rate,
+    simulate_steady_state,
 )
-from optimizer.queueing.bulk.simulated import SimulatedSteadyState, simulate_steady_state
 from optimizer.queueing.bulk.steady import ServerSteadyState, load_of, server_steady_state
 from optimizer.queueing.bulk.sure import surely_met_below
-from optimizer.queueing.bulk.tandem import TandemSteadyState, tandem_steady_state
 from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.performance import (
     MS_PER_S,
@@ -31,10 +32,9 @@ from optimizer.queueing.performance import (
     TargetChecker,
     Variability,
 )
-from optimizer.simulation.arrivals import POISSON_CV
 from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
-from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem, station_table
+from optimizer.simulation.tandem import Station, Tandem, station_table
 from optimizer.timing.batch import BatchLaw
 from optimizer.timing.law import Law
 
@@ -167,7 +167,7 @@ class BulkQueues(QueueModel):
     @property
     def full_rate_rps(self) -> FloatArray:
         """Saturation throughput [requests/s], shape (R,): the least of server, stages and limited jobs."""
-        return np.array([MS_PER_S * _most(line) for line in self.lines])
+        return np.array([MS_PER_S * saturation_rate(line) for line in self.lines])
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -245,6 +245,11 @@ class BulkQueues(QueueModel):
         """Return a checker of single targets for the server of a row."""
         return BatchServerChecker(self.line(row), float(self.arrival_cv[row]))
 
+    def draft(self, row: int) -> TargetChecker | None:
+        """Return a checker that simulates fewer requests; None for servers with exact results."""
+        line, arrival_cv = self.line(row), float(self.arrival_cv[row])
+        return DraftChecker(line, arrival_cv) if is_simulated(line, arrival_cv) else None
+
 
 @dataclass(frozen=True, slots=True)
 class BatchServerChecker(TargetChecker):
@@ -259,12 +264,22 @@ class BatchServerChecker(TargetChecker):
 
     def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
         """Return a rate up to which all targets are certainly met [requests/s]; 0 if none is known."""
-        if not self.line.is_server_alone or self.arrival_cv != POISSON_CV:
+        if is_simulated(self.line, self.arrival_cv):
             return 0.0
         return MS_PER_S * surely_met_below(self.line.server, limits)
 
 
-SteadyState = ServerSteadyState | SimulatedSteadyState | TandemSteadyState | ClosedNetworkSteadyState
+@dataclass(frozen=True, slots=True)
+class DraftChecker(BatchServerChecker):
+    """Checks a simulated batch server with fewer requests."""
+
+    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
+        """Return a function that gives a measure's excess over a limit at the rate; ≤ 0 if met."""
+        state = simulate_steady_state(self.line, rate_rps / MS_PER_S, self.arrival_cv, DRAFT_REQUESTS)
+        return partial(_excess, state)
+
+
+SteadyState = ServerSteadyState | SimulatedSteadyState
 """Steady state of one batch server, by any of the methods."""
 
 
@@ -280,16 +295,9 @@ def _steady_state(line: Tandem, rate_rps: float, arrival_cv: float) -> SteadySta
         AnalysisError: the queue is unlimited and grows without bound.
     """
     rate = rate_rps / MS_PER_S
-    if arrival_cv != POISSON_CV:
+    if is_simulated(line, arrival_cv):
         return simulate_steady_state(line, rate, arrival_cv)
-    if line.jobs != ALL_JOBS:
-        return closed_network_steady_state(line, rate)
-    return tandem_steady_state(line, rate) if line.stations else server_steady_state(line.server, rate)
-
-
-def _most(line: Tandem) -> float:
-    """Return the saturation throughput of a server with its stages [requests/ms]."""
-    return line.most if line.jobs == ALL_JOBS else min(safe_capacity(line), line.most)
+    return server_steady_state(line.server, rate)
 
 
 def _worst(steady_state: SteadyState, limits: Mapping[TargetMeasure, float]) -> float:

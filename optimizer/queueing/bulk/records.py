@@ -29,17 +29,6 @@ class LatencyLimit(NamedTuple):
     """Scratch array of `fill_beyond`; shape (B + 1,)."""
 
 
-class GapTable(NamedTuple):
-    """P(another request arrives within the gap and the batch is late), for the trigger `gap`."""
-
-    late: FloatArray
-    """P(another request arrives within the gap and the batch is late), by remaining time (in steps) and queue
-    length; shape (cells, B + 1).
-    """
-    step: float
-    """Time between two cells [ms]."""
-
-
 class Waiting(NamedTuple):
     """Mean number of times that requests find each queue length."""
 

@@ -7,11 +7,10 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, moments_between, sort_up
-from optimizer.queueing.bulk.gaps import at_end_of_service
 from optimizer.queueing.bulk.poisson import largest_count
 from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import queue_limit_during, service_ms
-from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
+from optimizer.simulation.batches import CLOCK, COLLECT, INTERVAL, OLDEST, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
 
 UNLIKELY = 1e-12
@@ -45,8 +44,6 @@ class Service(NamedTuple):
     """Quadrature nodes from the start of the longest service, and the mean arrivals of each."""
     by_age: FloatArray
     """Result of `left_by_age`: frequency of full services by age of the window and requests left."""
-    at_end: FloatArray
-    """Result of `at_end_of_service` for the trigger `gap`; empty if unknown."""
 
 
 @compiled_with_arrays
@@ -63,7 +60,7 @@ def moments_in_service(
     The panels end at the starts of services and at jumps of completion times across the limit.
     """
     after = 0.0
-    if server.trigger in (COLLECT, INTERVAL, GAP):
+    if server.trigger in (COLLECT, INTERVAL):
         after = server.window_ms
     longest = durations[-1]
     batches = int((limit + after) / spacing) + 2
@@ -209,14 +206,9 @@ def service_of(
     )
     carried, longest = carried_over(first, last_limit)
     pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
-    gapped = server.trigger == GAP and window > 0
-    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending or gapped else 1)
+    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending else 1)
     by_age = left_by_age(server, oldest, carried, last_limit if pending else 0)
-    # With `gap`, batches depend on the queue at the end of the service.
-    at_end = np.zeros(0)
-    if gapped and len(queue_limits) == 1:
-        at_end = at_end_of_service(rate, durations[-1], carried, size)
     return Service(
         spacing, durations, flows, queue_limits, far_late, first, carried, longest, queue_limit, pending,
-        moments, by_age, at_end,
+        moments, by_age,
     )  # fmt: skip

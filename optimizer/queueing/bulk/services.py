@@ -7,11 +7,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, latency_limit, moved_on, scratch_for
-from optimizer.queueing.bulk.gaps import late_of_gap
 from optimizer.queueing.bulk.pending import pending_share
-from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import (
-    GapTable,
     LatencyLimit,
     OldestLeft,
     Scratch,
@@ -19,7 +16,7 @@ from optimizer.queueing.bulk.records import (
 )
 from optimizer.queueing.bulk.service import service_ms
 from optimizer.queueing.bulk.service_times import Service, service_of
-from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
+from optimizer.simulation.batches import COLLECT, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, entry_with_arrays
 
 
@@ -72,14 +69,12 @@ def add_fresh(
 
 
 @compiled
-def late_share(
-    law: LatencyLimit, service: Service, gaps: GapTable, rest: float, waiting: Waiting, scratch: Scratch
-) -> float:
+def late_share(law: LatencyLimit, service: Service, rest: float, waiting: Waiting, scratch: Scratch) -> float:
     """Return the mean number of late requests that find others waiting `rest` ms before a service ends.
 
     Partial batches start when the service ends or one window later; `pending_share` covers other cases.
     """
-    server, limit, at_end, (queue, low, high) = law.server, law.limit, service.at_end, waiting
+    server, limit, (queue, low, high) = law.server, law.limit, waiting
     size, window = server.size, server.window_ms
     after = window if server.trigger in (COLLECT, INTERVAL) else 0.0
     full_ms, least_ms = service_ms(server, size), service_ms(server, 1)
@@ -93,10 +88,6 @@ def late_share(
             for k in range(begin, high + 1):
                 total += queue[k]
             break
-        if server.trigger == GAP and window > 0:
-            known = at_end if f == 0 else at_end[:0]
-            total += late_of_gap(law, gaps, clear, f * size, Waiting(queue, begin, end), known, scratch)
-            continue
         if clear + after + full_ms <= limit:
             continue
         fill_beyond(law, clear, clear + after, out)
@@ -130,17 +121,13 @@ def later_by_age(
 @compiled
 def moved_to(service: Service, rate: float, at: Progress, u: float, scratch: Scratch) -> Progress:
     """Advance the queue of waiting requests to a moment `u` [ms], including starts of shorter services."""
-    carried, durations, at_end = service.carried, service.durations, service.at_end
-    (seen, upcoming, low, high), by_number = at, scratch.rows[0]
+    carried, durations = service.carried, service.durations
+    seen, upcoming, low, high = at
     while upcoming >= 0 and durations[-1] - durations[upcoming] <= u:
         since = durations[-1] - durations[upcoming]
         low, high = moved_on(carried, low, high, rate * (since - seen), scratch)
         seen, low = since, 0
         carried[0] += service.flows[upcoming]
-        if len(at_end) > 0:
-            fill_chances(rate * durations[upcoming], by_number)
-            for m in range(len(at_end)):
-                at_end[m] += service.flows[upcoming] * by_number[m]
         upcoming -= 1
     low, high = moved_on(carried, low, high, rate * (u - seen), scratch)
     return Progress(u, upcoming, low, high)
@@ -160,7 +147,7 @@ def fill_queue_before_end(
 
 @entry_with_arrays
 def beyond_in_service(
-    server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft, gaps: GapTable
+    server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft
 ) -> float:
     """Return the mean number of late requests per start among those that arrive during a service.
 
@@ -169,7 +156,6 @@ def beyond_in_service(
         limit: the latency limit [ms].
         starts: distribution of the number of requests at the start of a batch.
         oldest: age distribution of the oldest request left.
-        gaps: result of `gap_table`.
     """
     service, total = service_of(server, rate, limit, starts, oldest), 0.0
     total += service.far_late
@@ -194,7 +180,7 @@ def beyond_in_service(
         waiting = Waiting(service.carried, at.low, at.high)
         if apart:
             waiting = Waiting(queue, *fill_queue_before_end(service, rate, rest, at.low, at.high, queue))
-        late = late_share(law, service, gaps, rest, waiting, scratch)
+        late = late_share(law, service, rest, waiting, scratch)
         # A window that opened during the service, or continues, delays requests further.
         if service.pending and server.window_ms > rest:
             late += pending_share(law, service, rest, waiting, scratch)

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.measures import LOSS, TargetMeasure
-from optimizer.simulation.batches import CLOCK, GAP, OLDEST, BatchServer
+from optimizer.simulation.batches import CLOCK, OLDEST, BatchServer
 
 RATES = 33
 """Number of loads that are tested, in geometric progression."""
@@ -69,12 +69,11 @@ def _late_ms(server: BatchServer, limit_ms: float) -> float:
     It is inf if requests that find the server free can be late.
     """
     window, full_ms = server.window_ms, server.base_ms + server.slope_ms * server.size
-    after = (server.size - 1) * window if server.trigger == GAP else window
-    spare_ms = limit_ms * (1 - ROUNDING) - after - full_ms
+    spare_ms = limit_ms * (1 - ROUNDING) - window - full_ms
     if spare_ms < 0:
         return np.inf
     if server.trigger == CLOCK:
         return 0.0
     if server.trigger == OLDEST:  # the window continues during the service
-        spare_ms += after
+        spare_ms += window
     return max(full_ms - spare_ms, 0.0)

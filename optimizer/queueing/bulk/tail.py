@@ -5,16 +5,11 @@ A request that finds k others ahead during a service has k // B full batches ahe
 Arrivals are integrated over time, between the points at which completion times jump.
 """
 
-import math
-
-import numpy as np
-
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.gaps import gap_table
-from optimizer.queueing.bulk.records import GapTable, OldestLeft
+from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.services import beyond_in_service
 from optimizer.queueing.bulk.windows import beyond_when_free
-from optimizer.simulation.batches import CLOCK, GAP, BatchServer
+from optimizer.simulation.batches import CLOCK, BatchServer
 
 
 def late_per_start(
@@ -30,15 +25,11 @@ def late_per_start(
         oldest: age distribution of the oldest request that a start leaves.
     """
     size, window = server.size, server.window_ms
-    gaps = GapTable(np.zeros((2, 1)), 1.0)
-    if server.trigger == GAP and window > 0:
-        step = window / math.ceil(window / min(window / 8, max(limit, 1e-9) / 400))
-        gaps = GapTable(gap_table(server, rate, limit, step), step)
-    total = beyond_in_service(server, rate, limit, starts, oldest, gaps)
+    total = beyond_in_service(server, rate, limit, starts, oldest)
     if server.trigger == CLOCK:
         return total
     if window > 0 and size > 1:
-        total += beyond_when_free(server, rate, limit, starts, behind, oldest, gaps)
+        total += beyond_when_free(server, rate, limit, starts, behind, oldest)
     elif server.base_ms + server.slope_ms > limit:
         total += behind[0]
     return total

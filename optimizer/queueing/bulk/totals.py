@@ -6,11 +6,10 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import fill_queue
-from optimizer.queueing.bulk.gaps import gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import FIRST_POINTS, opened_before_end, queue_limit_during, service_ms
-from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, BatchServer
+from optimizer.simulation.batches import CLOCK, COLLECT, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
 
@@ -103,12 +102,6 @@ def waited_when_free(
     """Return the mean integral of the queue length over the time of a cycle in which the server is free."""
     size, window = server.size, server.window_ms
     total = 0.0
-    if server.trigger == GAP:
-        going_on = 1 - math.exp(-rate * window)
-        visits = gap_visits(server, rate, behind)
-        for j in range(1, size):
-            total += visits[j] * j * going_on / rate
-        return total
     # At a free server without waiting requests, windows open at an arrival, or at a tick (`interval`).
     in_window = np.empty(size)
     fill_chances(rate * window, in_window)

@@ -13,11 +13,10 @@ from optimizer.queueing.bulk.answers import (
     scratch_for,
     sort_up,
 )
-from optimizer.queueing.bulk.gaps import fill_ahead, gap_visits
 from optimizer.queueing.bulk.poisson import fill_chances
-from optimizer.queueing.bulk.records import GapTable, LatencyLimit, OldestLeft
+from optimizer.queueing.bulk.records import LatencyLimit, OldestLeft
 from optimizer.queueing.bulk.service import FIRST_POINTS, opened_before_end, queue_limit_during, service_ms
-from optimizer.simulation.batches import COLLECT, GAP, INTERVAL, BatchServer
+from optimizer.simulation.batches import COLLECT, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
 
@@ -168,19 +167,10 @@ def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) 
 @entry_with_arrays
 def beyond_when_free(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, behind: FloatArray,
-    oldest: OldestLeft, gaps: GapTable,
+    oldest: OldestLeft,
 ) -> float:  # fmt: skip
     """Return the mean number of late requests among those that find the server free, if there is a window."""
     size, window = server.size, server.window_ms
-    if server.trigger == GAP:
-        ahead = np.empty(size + 1)
-        fill_ahead(server, rate, limit, gaps, ahead)
-        total = behind[0] * ahead[1]
-        going_on = 1 - math.exp(-rate * window)
-        visits = gap_visits(server, rate, behind)
-        for j in range(1, size):
-            total += visits[j] * going_on * ahead[j + 1]
-        return total
     law = latency_limit(server, rate, limit)
     # Requests that a service leaves get a full window.
     ends, first = np.empty(1), np.zeros((1, size))
