@@ -10,6 +10,7 @@ from slow_cases import mostly_slow
 from optimizer import Plan, SpecError, explain, load_system, simulate, solve, verify
 from optimizer.candidates import find_candidates
 from optimizer.features.hourly import check_hours
+from optimizer.features.length_pools.sections import length_section
 from optimizer.features.length_pools.streams import steps_of
 from optimizer.render.manifests import metadata_of, variants
 from optimizer.schema import Load, ModelTarget
@@ -98,6 +99,18 @@ def test_a_server_is_served_in_full_or_not_at_all() -> None:
     system = load_system(document(ALIKE, "required", cards=2))
     (item,) = solve(system).unserved
     assert "two pools by length" in item.detail
+
+
+def test_the_table_says_why_nothing_is_served() -> None:
+    plans = [
+        solve(load_system(document(targets, cards=cards)))
+        for targets, cards in ((SPLIT, 2), ({"docs": {"slo-ttft": "100ms"}}, 40))
+    ]
+    pools = "1 x H100 for chat and 2 x H100 for docs"
+    assert [length_section(plan).notes for plan in plans] == [
+        [f"s: not served; the cheapest division would take {pools}: 1,200.00 cents/h."],
+        ["s: not served; in no division do all pools meet their targets."],
+    ]
 
 
 def test_never_changes_nothing() -> None:

@@ -115,6 +115,14 @@ def test_one_shape_plans_as_its_means_do(tmp_path: Path) -> None:
     assert pools[0]["num_replicas"] == pools[1]["num_replicas"]
 
 
+def test_a_shape_without_requests_has_no_figures(tmp_path: Path) -> None:
+    load = {"arrivalRate": "10/s", "shapes": [CHAT | {"share": 1}, DOCS | {"share": 0}]}
+    own = {"shapes": {"docs": {"slo-ttft": "100ms"}}}
+    (pool,) = solve(system_of(tmp_path, document(load, TARGET | own))).allocations["s"]
+    assert [shape.name for shape in pool.shapes] == ["chat"]
+    assert "docs" not in " ".join(figure.measure for figure in pool.targets)
+
+
 def test_shapes_beside_unsupported_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="a shared card computes with one mean request"):
         system_of(tmp_path, document(MIX, TARGET, sharedCard=True))

@@ -64,10 +64,10 @@ def fields_of_load(
 def _shapes(
     load: Load, shaped: ShapedReplica, limits: Mapping[TargetMeasure, float], delay_ms: float
 ) -> Iterator[PoolShape]:
-    """Yield the request shapes of a load with their latencies and the targets that apply to them."""
+    """Yield the request shapes of a load that occur, with their latencies and the targets for them."""
     latencies = shaped.latencies
     of_all = {m: limit for m, limit in limits.items() if not m.shape and m.metric in LATENCIES}
-    for shape in load.shapes:
+    for shape in (one for one in load.shapes if one.share):
         number = shape_number(shape.name)
         mine, own = latencies.of_shape(number), {m: x for m, x in limits.items() if m.shape == shape.name}
         # Own targets of the shape, or else those of all requests applied to it.

@@ -439,7 +439,7 @@ class System:
         if target is None:
             return None
         if target.shapes:
-            target = target.of_shapes([shape.name for shape in server.current.load.shapes])
+            target = target.of_shapes([shape.name for shape in server.current.load.shapes if shape.share])
         if isinstance(server, Version):
             target = target_of_version(target, server)
         if isinstance(server, LengthPool):

@@ -15,7 +15,7 @@ _REASONS = {
     "one_replica_more": "the pools need no more than one pool, but each number of replicas is rounded up",
     "more_replicas": "the pools together need more replicas",
     "unattainable": "in no division do all pools meet their targets",
-    "unserved": "it is not served",
+    "unserved": "not served",
 }
 
 
@@ -43,10 +43,12 @@ def _notes(server: str, use: LengthUse, money: Money) -> Iterator[str]:
     if len(use.pools) > 1:
         text = f"{server}: {counted(replicas, 'replica')} by length for {money.text(use.cost_cents_per_h)}"
         yield f"{text}; {together}{f' ({why})' if why and use.reason != 'needed' else ''}."
-    elif use.reason == "unattainable":
-        yield f"{server}: one pool; {why}."
+        return
+    what = why if use.reason == "unserved" else "one pool"
+    if use.by_length:
+        yield f"{server}: {what}; {split}{f' ({why})' if why and what != why else ''}."
     else:
-        yield f"{server}: one pool; {split}{f' ({why})' if why else ''}."
+        yield f"{server}: {what}; {_REASONS['unattainable']}."
 
 
 def _sized(use: LengthUse, money: Money) -> tuple[str, str]:
