@@ -94,9 +94,30 @@ def servers_on_shared_cards() -> list[str]:
     return rows
 
 
+def pools_by_target() -> list[str]:
+    rows = [
+        "| p95 TTFT of chat | pools | cards | one pool |",
+        "|---|---|---|---|",
+    ]
+    system = load_system(ROOT / "specs" / "length-pools.yaml")
+    (owner,), (target,) = system.spec.service_classes, system.spec.service_classes[0].model_targets
+    for seconds in (0.3, 0.5, 1, 3):
+        chat = target.shapes["chat"].model_copy(update={"ttft_ms": 1000 * seconds})
+        shapes = {**target.shapes, "chat": chat}
+        own = target.model_copy(update={"shapes": shapes})
+        plan = solve(system.with_items(owner.model_copy(update={"model_targets": (own,)})))
+        use = plan.length_pools["assistant"]
+        pools = " + ".join(f"{pool.num_replicas} for {', '.join(pool.shapes)}" for pool in use.pools)
+        assert use.together is not None
+        cards = sum(pool.num_replicas for pool in use.pools)
+        rows.append(f"| {seconds} s | {pools} | {cards} | {use.together.num_replicas} |")
+    return rows
+
+
 PAGES: Mapping[str, tuple[Callable[[], list[str]], ...]] = {
     "scenarios/routes.md": (limits_on_quality,),
     "scenarios/shared-queue.md": (saved_by_the_queue, scarce_queue),
+    "scenarios/length-pools.md": (pools_by_target,),
     "scenarios/multi-model-service.md": multi_model_page.TABLES,
     "policies.md": (separate_and_shared_cards, servers_on_shared_cards),
 }

@@ -79,7 +79,7 @@ def test_fish_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> No
     command = ["fish", "--no-config", "-c", ask]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert [line.partition("\t")[0] for line in found.stdout.split("\n") if line] == [
-        "solve", "--unlimited", "fleet.yaml", "sample:large", "sample:long-prompts",
+        "solve", "--unlimited", "fleet.yaml", "sample:large", "sample:length-pools", "sample:long-prompts",
     ]  # fmt: skip
 
 
