@@ -72,7 +72,7 @@ class BatchRow(Row):
     """
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
     """Coefficient of variation of the interarrival times, at most 3. For 1, results of a server without
-    stages and jobs are exact, except with the trigger `gap`; others are simulated, with one to four million
+    stages and jobs are exact, except with the trigger `gap`; others are simulated, with one or two million
     requests and a fixed seed.
     """
     stages: tuple[Stage, ...] = Field((), strict=False)

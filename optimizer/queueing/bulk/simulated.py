@@ -18,7 +18,7 @@ from optimizer.simulation.batches import GAP
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
-REQUESTS, MANY_REQUESTS = 1_000_000, 4_000_000
+REQUESTS, MANY_REQUESTS = 1_000_000, 2_000_000
 """Numbers of simulated requests, of which more are taken if latencies vary much."""
 MUCH_VARIATION = 30.0
 """Ratio (1 + CV²) / (1 - load) above which many are simulated, so that means are within about 1 %."""
@@ -30,7 +30,7 @@ SEED = 1
 PROMISED = 0.99
 """Share of the simulated saturation throughput under a limit on jobs that counts as capacity."""
 REMEMBERED = 3 * thread_count()
-"""Maximum number of cached streams: all lengths of one server per thread; each takes up to 32 MB."""
+"""Maximum number of cached streams: all lengths of one server per thread; each takes up to 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
