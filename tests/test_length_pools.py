@@ -141,6 +141,16 @@ def test_a_plan_can_be_applied_and_is_then_kept() -> None:
     assert verify(together, system) == []
 
 
+def test_a_plan_that_stops_pools_can_be_applied_again() -> None:
+    system = load_system(document(SPLIT))
+    running = solve(system).applied_to(system).with_load("s", arrival_rate_rpm=30.0)
+    plan = solve(running)
+    assert replicas(plan) == {"s": 1}
+    assert plan.allocations["s (chat)"] == ()
+    applied = plan.applied_to(running)
+    assert plan.applied_to(applied).servers["s"].current == applied.servers["s"].current
+
+
 def test_every_pool_is_simulated_with_its_own_shapes() -> None:
     system = load_system(document(SPLIT))
     found = simulate(system, solve(system), requests=2000)

@@ -566,8 +566,11 @@ class Plan(Printed, Warned):
 
     def _check_is_for(self, system: System) -> None:
         """Raise an error unless the system has the same servers as the plan, and all its accelerators."""
-        hint, system = "the plan was made for another system", self.planned_in(system)
-        mine = self._server_names()
+        hint, possible = "the plan was made for another system", system.with_all_pools().servers.keys()
+        system = self.planned_in(system)
+        # A pool by length that stops is in the plan, but not in a system where it does not run.
+        stopped = {name for name, pools in self.allocations.items() if not pools and name in possible}
+        mine = self._server_names() - (stopped - system.servers.keys())
         for name in sorted(mine - system.servers.keys()):
             raise SpecError(f"servers.{name}: in the plan, but not in the system; {hint}")
         for name in sorted(system.servers.keys() - mine):
