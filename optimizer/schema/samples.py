@@ -1,6 +1,7 @@
 """Names and paths of the sample systems in the package."""
 
 import os
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -9,6 +10,26 @@ from optimizer.schema.messages import known_name
 
 PREFIX = "sample:"
 """Prefix of the name of a sample, which can replace a path: ``sample:small``."""
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "gpus": "Four open models in three service classes on L40S, A100, H100 and H200",
+    "chat": "A chat with p95 targets",
+    "small": "The reference family's small sample: 15 servers",
+    "large": "The reference family's large sample: 27 servers, 9 types of cards",
+    "serving-fleet": "Two regions with routes, shared queues, caches and rollouts",
+    "nodes": "Two models on rented nodes of 8 cards",
+    "robust": "Headroom, spare replicas, a budget and a power limit",
+    "long-prompts": "Long documents with short answers, and batch limits as a decision",
+    "routes": "A router between an 8B and a 70B model",
+    "versions": "A canary: a tenth of the requests goes to the next version",
+    "shared-cards": "Four small models that share T4 cards",
+    "shared-queue": "Three classes that share replicas and a queue",
+    "queue-servers": "Two inference servers with a local queue",
+    "multi-model-service": "Text, image, embedding and language models on one set of GPUs",
+    "batching-platform": "A platform that answers prompts in batches",
+    "everything": "All features in one system: 33 servers",
+}
+"""One line about each sample, in the order in which samples are offered."""
 
 
 def samples() -> dict[str, Path]:

@@ -23,6 +23,26 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff]")
 """Pattern for characters that must be escaped in double quotes."""
 
 
+class YamlSyntaxError(SpecError):
+    """Raised for text that is not YAML, with the place of the error."""
+
+    def __init__(self, source: str, line: int, column: int, problem: str) -> None:
+        """Describe the error.
+
+        Args:
+            source: name of the text.
+            line: line of the error, from 1.
+            column: column of the error, from 1.
+            problem: what is wrong.
+        """
+        super().__init__(source, line, column, problem)
+        self.source, self.position = source, (line, column)
+        self.problem = f"not valid YAML: {problem}"
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.position[0]}:{self.position[1]}: {self.problem}"
+
+
 def yaml_value(text: str, source: str) -> object:
     """Parse YAML text to plain values.
 
@@ -44,10 +64,12 @@ def yaml_value(text: str, source: str) -> object:
         return loader.construct_document(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
         problem = ", ".join(str(part).splitlines()[0] for part in parts if part)
-        raise SpecError(f"{place}: not valid YAML: {problem or str(error).splitlines()[0]}") from None
+        problem = problem or str(error).splitlines()[0]
+        if mark is None:
+            raise SpecError(f"{source}: not valid YAML: {problem}") from None
+        raise YamlSyntaxError(source, mark.line + 1, mark.column + 1, problem) from None
     except RecursionError:
         raise SpecError(f"{source}: not valid YAML: nested too deeply") from None
     except ValueError:

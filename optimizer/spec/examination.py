@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.schema.faults import MAX_FAULTS, Fault, FaultyDocumentsError, sorted_faults
 from optimizer.schema.files import SECTIONS, Part, Text, document_files, part_of, read_document, sound_spec
+from optimizer.schema.yaml_format import YamlSyntaxError
 from optimizer.spec.contradictions import contradictions
 
 _ALL_SECTIONS = frozenset(SECTIONS.values())
@@ -78,5 +79,7 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
 
 
 def _whole(error: SpecError) -> Fault:
-    """Return a fault for an error whose message already includes its location."""
+    """Return a fault for an error that concerns a whole document; its message can include its location."""
+    if isinstance(error, YamlSyntaxError):
+        return Fault((), error.problem, error.source, error.position)
     return Fault((), str(error))

@@ -9,19 +9,21 @@ from typing import Any
 from nicegui import ui
 
 from optimizer.money import cost_unit, in_cost_unit
+from optimizer.studies.overview import TypeUsage
 from rest_server.web.shown import PlanView
 
 FAINT = "#7a828c55"
 GREY = "#7a828c"
-"""Colour of text and of the pinned plan; it is readable on white and on black."""
+"""Colour of text, which the style sheet replaces by that of the theme."""
 _LOOK: dict[str, Any] = {
     "animation": False,
     "useUTC": True,
     "textStyle": {"color": GREY},
-    "grid": {"left": 8, "right": 24, "top": 40, "bottom": 8, "containLabel": True},
+    "grid": {"left": 8, "right": 72, "top": 40, "bottom": 8, "containLabel": True},
     "tooltip": {"trigger": "axis", "renderMode": "richText"},
 }
 _VALUES = {"type": "value", "axisLabel": {"color": GREY}, "splitLine": {"lineStyle": {"color": FAINT}}}
+_LABEL = {"show": True, "position": "right", "color": GREY}
 _OVER_TIME = {
     "xAxis": {"type": "time", "axisLabel": {"color": GREY, "hideOverlap": True}},
     "yAxis": _VALUES | {"minInterval": 1},
@@ -47,7 +49,8 @@ class Charts:
 
         There is a grey bar for the pinned plan if any of its values differ.
         """
-        used = [item.type for item in plan.types if item.used or item.limit]
+        shown_types = [item for item in plan.types if item.used or item.limit]
+        used = [item.type for item in shown_types]
         shown = {
             "Cards used": [_values(view, used, "used") for view in (plan, pinned)],
             f"Cost [{cost_unit(plan.currency)}]": [_costs(view, used) for view in (plan, pinned)],
@@ -57,6 +60,10 @@ class Charts:
         axes = {"xAxis": _VALUES | {"splitNumber": 3}, "yAxis": names}
         colours = [plan.colours[name] for name in used]
         series = {title: _bars(now, before, colours) for title, (now, before) in shown.items()}
+        texts = [_of_cards(item) for item in shown_types], [f"{cost:,.2f}" for cost in _costs(plan, used)]
+        for (bars, *_), mine in zip(series.values(), texts, strict=True):
+            for bar, text in zip(bars["data"], mine, strict=True):
+                bar["label"] = {"formatter": text}
         self._show(series, axes, 68 + 26 * len(used), "by accelerator type")
 
     def show_over_time(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
@@ -87,6 +94,10 @@ class Charts:
                 chart.update()
 
 
+def _of_cards(item: TypeUsage) -> str:
+    return f"{item.used:,}" if item.limit is None else f"{item.used:,} of {item.limit:,}"
+
+
 def _values(view: PlanView | None, types: Sequence[str], field: str) -> list[float]:
     """Return a field of each accelerator type in a plan; 0 for types that the plan does not have."""
     found = {} if view is None else {item.type: getattr(item, field) for item in view.types}
@@ -102,7 +113,7 @@ def _bars(now: Sequence[float], pinned: Sequence[float], colours: Sequence[str])
     plan = [
         {"value": value, "itemStyle": {"color": colour}} for value, colour in zip(now, colours, strict=True)
     ]
-    series: list[dict[str, Any]] = [{"type": "bar", "name": "plan", "data": plan}]
+    series: list[dict[str, Any]] = [{"type": "bar", "name": "plan", "data": plan, "label": _LABEL}]
     if now != pinned and any(pinned):
         faded = {"color": "#b8bec6"}
         series.append({"type": "bar", "name": "pinned plan", "data": pinned, "itemStyle": faded})
@@ -112,7 +123,7 @@ def _bars(now: Sequence[float], pinned: Sequence[float], colours: Sequence[str])
 def _chart(title: str, axes: Mapping[str, Any], height: int, about: str) -> ui.echart:
     heading = {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}}
     with ui.column().classes("panel"):
-        chart = ui.echart(_LOOK | {"title": heading, **axes, "series": []})
+        chart = ui.echart(_LOOK | {"title": heading, **axes, "series": []}, renderer="svg")
     chart.style(f"height: {height}px; width: 100%")
     chart.props(f'role=img aria-label="{title}, {about}; the table below has the numbers"')
     return chart

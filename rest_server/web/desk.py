@@ -6,7 +6,7 @@ topic, and when the page closes. Nothing is written to disk.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,8 @@ from starlette.types import Message
 from optimizer.errors import InferplanError, SpecError
 from rest_server.security import KeyFiles, KeyScope
 from rest_server.web.changes import UNCHANGED, ChangeError, Changes, Steps
-from rest_server.web.shown import Opened, PlanView
-from rest_server.web.work import first_document, is_sample, open_path, open_text, plan_view
+from rest_server.web.shown import Opened, Outlook, PlanView
+from rest_server.web.work import first_document, is_sample, open_path, open_text, outlook_view, plan_view
 
 T = TypeVar("T")
 FILE = "file"
@@ -46,6 +46,9 @@ class Desk:
         self._closed = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self.opened = Opened("")
+        """The last valid document, or the first one if there is none."""
+        self.draft = self.opened
+        """The document in the editor, which can have errors."""
         self.source = ""
         self.steps = Steps()
         self._last_key, self._last_s = "", 0.0
@@ -70,7 +73,7 @@ class Desk:
     def name(self) -> str:
         """Name of the document for readers."""
         if self.source == UPLOAD:
-            return "own document"
+            return "unsaved document"
         return Path(self._path).name if self.source == FILE and self._path else self.source
 
     @property
@@ -182,6 +185,9 @@ class Desk:
     def _take(self, opened: Opened | None, source: str, changes: Changes | None = None) -> bool:
         if opened is None:
             return False
+        self.draft = opened
+        if self.opened.base and not opened.base:
+            return True  # the last valid document and its plan stay
         self.opened, self.source, self.steps = opened, source, Steps(changes or Changes())
         self._last_key, self._valid = "", UNCHANGED
         self.plan = self.pinned = None
@@ -196,6 +202,11 @@ class Desk:
         goes_on = key == self._last_key and now_s - self._last_s < SAME_STEP_S
         self.steps = self.steps.corrected(changes) if goes_on else self.steps.then(changes)
         self._last_key, self._last_s = key, now_s
+
+    def change_all(self, changes: Mapping[str, str]) -> None:
+        """Change several values of the document by key, as one step for undo."""
+        now = Changes(given=self.changes.given | dict(changes))
+        self.steps, self._last_key = self.steps.then(now), ""
 
     def undo(self) -> None:
         """Undo the last step of changes."""
@@ -218,8 +229,9 @@ class Desk:
             InferplanError: a change is invalid, the solver failed, or the service is busy.
         """
         changes = self.changes
+        self.stop("outlook")
         try:
-            answer = await self.answer("plan", plan_view)
+            answer = await self._plan(changes)
         except ChangeError as error:
             self.steps, self._last_key = self.steps.without_invalid(error.key, self._valid), ""
             title = self.opened.title_of(error.key)
@@ -235,8 +247,40 @@ class Desk:
         Raises:
             InferplanError: under the same conditions as in `solve`.
         """
-        view = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
-        self.pinned = view or self.pinned
+        self.pinned = await self._plan(UNCHANGED) or self.pinned
+
+    async def _plan(self, changes: Changes) -> PlanView | None:
+        """Return the plan of the document with changes: the kept one, or a new one, which is then kept.
+
+        None if a newer request replaced this one.
+        """
+        return await self._kept("plan", plan_view, changes)
+
+    async def outlook(self) -> Outlook | None:
+        """Work out the typical cost of the plan, and what would serve everything.
+
+        None if a newer request replaced this one.
+
+        Raises:
+            InferplanError: the solver failed, or the service is busy.
+        """
+        assert self.plan is not None
+        return await self._kept("outlook", outlook_view, self.changes, self.plan.plan)
+
+    async def _kept(
+        self, topic: str, work: Callable[..., T], changes: Changes, *arguments: object
+    ) -> T | None:
+        """Return the kept result of work on the document with changes, or a new one, which is then kept."""
+        base, kept = self.opened.base, self._service.state.kept
+        self.check_scope(KeyScope.solve)
+        found: T | None = kept.find(topic, base, changes)
+        if found is not None:
+            self.stop(topic)
+            return found
+        found = await self._run(topic, work, base, changes, *arguments, self._settings)
+        if found is not None:
+            kept.keep(topic, base, changes, found)
+        return found
 
     async def answer(self, topic: str, work: Callable[..., T], *arguments: str) -> T | None:
         """Run work on the document with its changes; return None if a newer request replaced this one.

@@ -1,7 +1,8 @@
-"""Start tab of the web page: samples, upload, form for a first document, and document editor."""
+"""Start tab of the web page: samples, a form for a first document, upload, and the document editor."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 from weakref import WeakMethod
 
@@ -10,7 +11,7 @@ from nicegui.events import UploadEventArguments
 
 from optimizer.errors import SpecError
 from optimizer.profiles.catalogue import load_catalogue
-from optimizer.schema.samples import PREFIX, samples
+from optimizer.schema.samples import DESCRIPTIONS, PREFIX, samples
 from optimizer.starters.use_cases import use_cases
 from rest_server.web.desk import Desk
 from rest_server.web.widgets import complain, heading
@@ -44,19 +45,26 @@ class DocumentTab:
             max_bytes: maximum size of an upload [bytes].
         """
         self._desk, self._opens = desk, opens
-        with ui.element("div").classes("split"):
-            with ui.column().style("gap: 12px; min-width: 0"):
-                self._show_sources(max_bytes)
-                _StartForm(self._start)
-            with ui.column().classes("panel"):
-                self._show_editor()
-
-    def _show_sources(self, max_bytes: int) -> None:
+        with ui.element("div").classes("doors"):
+            self._show_samples()
+            _StartForm(self._start)
+            self._show_upload(max_bytes)
         with ui.column().classes("panel"):
-            heading("Open")
-            ui.select(list(samples()), label="Sample", on_change=self._open_sample).classes("w-full").style(
-                "width: 100%"
-            )
+            self._show_editor()
+
+    def _show_samples(self) -> None:
+        with ui.column().classes("panel"):
+            heading("Open a sample")
+            known = samples()
+            with ui.element("div").classes("samples"):
+                for name in sorted(known, key=[*DESCRIPTIONS, *known].index):
+                    button = ui.button(on_click=partial(self._open_sample, name), color=None)
+                    with button.props("flat dense no-caps align=left"):
+                        ui.html(f"<b>{name}</b><span>{DESCRIPTIONS.get(name, '')}</span>", sanitize=False)
+
+    def _show_upload(self, max_bytes: int) -> None:
+        with ui.column().classes("panel"):
+            heading("Drop a file")
             upload = ui.upload(
                 label="YAML or JSON file",
                 auto_upload=True,
@@ -68,7 +76,9 @@ class DocumentTab:
             )
             upload.props('flat bordered accept=".yaml,.yml,.json"').style("width: 100%")
             upload.add_slot("header", _CHOOSE)
-            ui.label("Or paste a document into the editor.").classes("soft")
+            ui.label("Drop a YAML or JSON file here, or paste a document into the editor below.").classes(
+                "soft"
+            )
 
     def _show_editor(self) -> None:
         with ui.row().style("align-items: center; justify-content: space-between; width: 100%"):
@@ -80,7 +90,7 @@ class DocumentTab:
 
     def show(self) -> None:
         """Show the document of the page and its findings."""
-        opened = self._desk.opened
+        opened = self._desk.draft
         if self._editor.value != opened.text:
             self._editor.set_value(opened.text)
         self._findings.clear()
@@ -102,9 +112,8 @@ class DocumentTab:
         self._editor.decorations = [{"kind": "line", "line": line, "class": "found"}]
         self._editor.reveal_line(line)
 
-    async def _open_sample(self, event: Any) -> None:
-        if event.value:
-            await self._opens(lambda: self._desk.open(f"{PREFIX}{event.value}"))
+    async def _open_sample(self, name: str) -> None:
+        await self._opens(lambda: self._desk.open(f"{PREFIX}{name}"))
 
     async def _uploaded(self, event: UploadEventArguments) -> None:
         try:
@@ -142,7 +151,8 @@ class _StartForm:
         self._cards = list(catalogue.accelerators)
         self._offers: list[tuple[ui.select, ui.number, ui.input]] = []
         self._demands: list[tuple[ui.select, ui.input, ui.number, ui.number]] = []
-        with ui.expansion("New document").classes("panel").style("padding: 0"):
+        with ui.column().classes("panel"):
+            heading("Describe your fleet")
             self._models = ui.select(list(catalogue.models), label="Models", multiple=True, with_input=True)
             self._models.style("width: 100%")
             self._offer_rows = ui.column().style("width: 100%; gap: 4px")

@@ -16,12 +16,15 @@ from rest_server.security import given_key
 from rest_server.web.access import PageHeaders, add_signing_in, key_in_cookies
 from rest_server.web.changes import Changes, read_query
 from rest_server.web.desk import FILE, Desk
+from rest_server.web.kept import KeptResults
 from rest_server.web.page import VisitorPage
 from rest_server.web.theme import ICON
 from rest_server.web.widgets import complain
 
-MESSAGES_KEPT = 100
+MESSAGES_KEPT = 1_000
 """Number of messages that are sent again after an interruption of the connection."""
+RECONNECT_S = 30.0
+"""Time for which a page without connection is kept [s]; a busy browser can be silent for seconds."""
 
 
 def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
@@ -37,6 +40,7 @@ def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
     if prefix:
         app.add_api_route(prefix, _with_slash, methods=["GET"], include_in_schema=False)
     nicegui_app.state.service, nicegui_app.state.prefix, nicegui_app.state.path = app, prefix, path
+    app.state.kept = KeptResults()
     nicegui_app.add_middleware(PageHeaders)
     core.sio.eio.max_http_buffer_size = app.state.settings.max_body_bytes
     ui.run_with(
@@ -49,6 +53,7 @@ def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
         tailwind=False,
         show_welcome_message=False,
         message_history_length=MESSAGES_KEPT,
+        reconnect_timeout=RECONNECT_S,
     )
 
 

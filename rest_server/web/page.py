@@ -55,7 +55,8 @@ class VisitorPage:
                 self._fleet = ui.tab("Live fleet") if settings.stateful else None
             ui.space()
             self._name = ui.label("").classes("soft")
-            ui.button("Light or dark", on_click=self._toggle, color=None).props("flat dense no-caps")
+            theme = ui.button(icon="contrast", on_click=self._toggle, color=None)
+            theme.props('flat dense round aria-label="Light or dark theme"')
             if settings.api_key_files:
                 with ui.element("form").props(f'method="post" action="{self._prefix}/sign-out"'):
                     ui.button("Sign out", color=None).props("flat dense no-caps type=submit")
@@ -105,6 +106,7 @@ class VisitorPage:
     async def begin(self, source: str, changes: Changes) -> None:
         """Open the document that a URL names, with the changes in the URL."""
         if source:
+            self._plan_tab.open()  # empty, so that the page shows what it waits for
             await self.open(lambda: self._desk.open(source, changes))
 
     async def open(self, work: Callable[[], Awaitable[bool]]) -> None:
@@ -113,6 +115,11 @@ class VisitorPage:
             return
         opened = self._desk.opened
         self._document_tab.show()
+        errors = self._desk.draft.errors
+        if errors and opened.base:
+            self._plan_tab.show_invalid(len(errors))
+            self._tabs.set_value(self._document)
+            return
         self._plan_tab.open()
         self._study_tab.open()
         self._name.set_text(self._desk.name)
@@ -134,7 +141,9 @@ class VisitorPage:
 
     async def _solve(self) -> None:
         ui.navigate.history.replace(f"{self._prefix}/" + (f"?{self._desk.query}" if self._desk.query else ""))
-        if await self.guarded(self._desk.solve) is not None:
-            self._plan_tab.show()
-        elif not self._desk.is_closed:
-            self._plan_tab.reveal()
+        with self._plan_tab.planning():
+            solved = await self.guarded(self._desk.solve)
+        if not self._desk.is_closed:
+            self._plan_tab.show(is_new=solved is not None)
+        if solved is not None and (outlook := await self.guarded(self._desk.outlook)) is not None:
+            self._plan_tab.show_outlook(outlook)

@@ -1,7 +1,8 @@
-"""Plan tab of the web page: key figures, charts, tables and controls; and one server in depth."""
+"""Plan tab of the web page: key figures, servers with their targets, charts, tables and controls."""
 
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,17 @@ from nicegui import ui
 from optimizer.money import cost_unit
 from rest_server.web.charts import Charts
 from rest_server.web.desk import Desk
-from rest_server.web.shown import StudyView, in_words
+from rest_server.web.drawer import Drawer
+from rest_server.web.server_table import ServerTable
+from rest_server.web.shown import Outlook, Repair, in_words
 from rest_server.web.what_if import WhatIf
-from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_static_tables
-from rest_server.web.work import limits_view, report_file, study_view, written_document
+from rest_server.web.widgets import Tables, TileBar, heading, scroll_to, show_static_tables
+from rest_server.web.work import limits_view, report_file, written_document
 
-MAX_WARNINGS = 5
+MAX_WARNINGS = 20
 """Maximum number of warnings that the tab shows."""
+CLOCK_S = 0.5
+"""Interval at which the time of a running solve is shown [s]."""
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
@@ -33,24 +38,39 @@ class PlanTab:
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
         self._buttons: dict[str, ui.button] = {}
-        with ui.element("div") as self._body:
-            with ui.element("div").classes("results summary"):
-                self._facts = FactBar()
-                with ui.column().classes("panel"):
-                    self._words = ui.label(" ").classes("tip difference")
-                    self._status = ui.label(" ").props("role=status").classes("tip status")
-                    self._warnings = ui.column().style("gap: 0")
+        self._tried: Repair | None = None
+        """Changes that would serve everything."""
+        self._solves: list[float] = []
+        """Starting times of the running solves."""
+        self._drawer = Drawer(desk, guarded, self._try)
+        with ui.element("div").style("width: 100%") as self._body:
+            with ui.element("div").classes("strip"):
+                self._tiles = TileBar()
+            with ui.column().classes("panel summary"):
+                self._show_summary()
             with ui.element("div").classes("split plan"):
-                with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
+                with ui.element("div").classes("controls").props("id=controls"):
                     self._show_actions()
                     self._controls = WhatIf(desk, changed)
-                with ui.element("div").classes("results"):
+                with ui.element("div").classes("results") as self._results:
+                    self._servers = ServerTable(self._drawer.open_server)
                     self._charts = Charts()
-                    self._tables = Tables(self._open_server)
-                with ui.element("div").classes("results details"):
-                    self._server = ui.element("div").classes("results")
+                    self._tables = Tables(self._drawer.open_server)
                     self._limits = ui.element("div").classes("results")
+        self._clock = ui.timer(CLOCK_S, self._tell, active=False)
         self._body.set_visibility(False)
+
+    def _show_summary(self) -> None:
+        self._invalid = ui.label("").classes("tip error")
+        self._invalid.set_visibility(False)
+        with ui.row().classes("unserved") as self._unserved:
+            self._unserved_text = ui.label("").classes("tip error")
+            self._remedy = ui.button("Try it", on_click=self._try_remedy).props("unelevated dense no-caps")
+        self._answer = ui.label(" ").classes("tip answer")
+        self._words = ui.label(" ").classes("tip")
+        self._status = ui.label(" ").props("role=status").classes("tip status soft")
+        self._warnings = ui.column().style("gap: 0; width: 100%")
+        ui.link("Change loads, cards and targets", "#controls").classes("to-controls")
 
     def _show_actions(self) -> None:
         with ui.column().classes("panel").style("gap: 0"):
@@ -88,67 +108,135 @@ class PlanTab:
     def open(self) -> None:
         """Show the controls of a newly opened document, without a plan."""
         self._controls.build()
-        self._body.set_visibility(False)  # until there is a plan, so that nothing moves when it arrives
-        self._facts.show(())
+        self._invalid.set_visibility(False)
+        self._unserved.set_visibility(False)
+        self._body.set_visibility(True)
+        self._tiles.show(())
         self._enable()
-        self._status.set_text(" ")
-        for box in (self._warnings, self._charts, self._tables, self._server, self._limits):
+        self._answer.set_text(" ")
+        self._words.set_visibility(False)
+        self._status.set_text("Opening the document")
+        self._drawer.close()
+        self._servers.clear()
+        for box in (self._warnings, self._charts, self._tables, self._limits):
             box.clear()
 
-    def reveal(self) -> None:
-        """Show the controls with the current changes, even if there is no plan."""
-        self._controls.show()
-        self._body.set_visibility(True)
+    def show_invalid(self, errors: int) -> None:
+        """State that the plan is that of the last valid document, not of the one in the editor."""
+        noun = "an error" if errors == 1 else f"{errors:,} errors"
+        self._invalid.set_text(
+            f"The document in the editor has {noun}; this is the plan of the last valid document."
+        )
+        self._invalid.set_visibility(True)
 
-    def show(self) -> None:
-        """Show the plan, compared with the pinned one."""
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Context in which the tab shows how long the plan has been solved, and the last plan greyed."""
+        began = time.monotonic()
+        self._solves.append(began)
+        self._results.classes(add="stale")
+        self._controls.show()
+        self._tell()
+        self._clock.activate()
+        try:
+            yield
+        finally:
+            self._solves.remove(began)
+            if not self._solves and not self._desk.is_closed:
+                self._clock.deactivate()
+                self._results.classes(remove="stale")
+
+    def _tell(self) -> None:
+        controls = self._desk.opened.controls
+        if self._solves and controls is not None:
+            count, passed_s = len(controls.servers), time.monotonic() - self._solves[-1]
+            noun = "server" if count == 1 else "servers"
+            self._status.set_text(f"Planning {count:,} {noun}, {passed_s:.0f} s")
+
+    def show(self, *, is_new: bool = True) -> None:
+        """Show the plan, compared with the pinned one.
+
+        Args:
+            is_new: whether the plan has changed; if not, only the controls and the status are updated.
+        """
+        self._controls.show()
+        plan, pinned = self._desk.plan, self._desk.pinned
+        if plan is None or self._solves:
+            self._status.set_text(self._status.text if self._solves else "There is no plan.")
+            return
+        self._status.set_text(plan.status)
+        if not is_new:
+            return
+        compared = pinned if pinned is not plan else None
+        self._answer.set_text(plan.answer)
+        self._answer.set_visibility(bool(plan.answer))
+        self._show_shortage(plan.shortage, None)
+        self._words.set_visibility(compared is not None)
+        if compared is not None:
+            costs = plan.cost, compared.cost
+            self._words.set_text(in_words(plan.service, compared.service, costs, cost_unit(plan.currency)))
+        self._tiles.show(plan.tiles, compared.tiles if compared else ())
+        self._show_warnings(plan.warnings)
+        self._enable()
+        self._servers.show(plan, compared)
+        self._charts.show_types(plan, compared)
+        self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
+        self._limits.clear()  # it belongs to another plan
+        self._drawer.close()
+
+    def show_outlook(self, outlook: Outlook) -> None:
+        """Show the typical cost of the plan, and what would serve everything."""
         plan, pinned = self._desk.plan, self._desk.pinned
         if plan is None:
             return
         compared = pinned if pinned is not plan else None
-        self._facts.show(plan.facts, compared.facts if compared else ())
-        words = "This is the pinned plan; changes are compared with it."
-        if compared is not None:
-            costs = plan.cost, compared.cost
-            words = in_words(plan.service, compared.service, costs, cost_unit(plan.currency))
-        self._body.set_visibility(True)
-        self._words.set_text(words)
-        self._status.set_text(plan.status)
-        self._show_warnings(plan.warnings)
-        self._enable()
-        self._charts.show_types(plan, compared)
-        self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
-        for box in (self._server, self._limits):
-            box.clear()  # these tables belong to another plan
+        tiles = (plan.tiles[0]._replace(note=outlook.cost_note), *plan.tiles[1:])
+        self._tiles.show(tiles, compared.tiles if compared else ())
+        self._answer.set_text(outlook.answer)
+        self._answer.set_visibility(bool(outlook.answer))
+        self._show_shortage(outlook.shortage, outlook.remedy)
+
+    def _show_shortage(self, text: str, remedy: Repair | None) -> None:
+        self._tried = remedy
+        self._unserved.set_visibility(bool(text))
+        self._unserved_text.set_text(text)
+        self._remedy.set_visibility(remedy is not None)
 
     def _show_warnings(self, warnings: Sequence[str]) -> None:
         self._warnings.clear()
-        with self._warnings:
+        if not warnings:
+            return
+        with self._warnings, ui.expansion(f"Warnings: {len(warnings):,}").props("dense").classes("warnings"):
             for text in warnings[:MAX_WARNINGS]:
-                ui.label(f"warning: {text}").classes("tip finding warning")
+                ui.label(text).classes("tip finding warning")
             if len(warnings) > MAX_WARNINGS:
-                ui.label(f"and {len(warnings) - MAX_WARNINGS:,} more warnings").classes("tip finding warning")
+                ui.label(f"and {len(warnings) - MAX_WARNINGS:,} more").classes("tip finding warning")
 
     async def _step(self, step: Callable[[], None]) -> None:
         step()
         self._controls.show()
         await self._changed()
 
+    async def _try(self, changes: Mapping[str, str]) -> None:
+        await self._step(partial(self._desk.change_all, changes))
+
+    async def _try_remedy(self) -> None:
+        if self._tried is not None:
+            await self._try(self._tried.changes)
+
     def _pin(self) -> None:
         self._desk.pin()
         self.show()
         ui.notify("Later plans are shown against this one.")
 
-    async def _open_server(self, name: str) -> None:
-        options = json.dumps({"server": name})
-        answer = await self._guarded(partial(self._desk.answer, "study", study_view, "explain", options, ""))
-        if answer is not None:
-            _show_in(self._server, f"{name}: why this accelerator", answer, self._desk.colours)
-
     async def _compare(self) -> None:
         comparison = await self._guarded(partial(self._desk.answer, "compare", limits_view))
         if comparison is not None:
-            _show_in(self._limits, "Limited against unlimited", comparison)
+            self._limits.clear()
+            with self._limits:
+                heading("Limited against unlimited")
+                show_static_tables(comparison.tables)
+            scroll_to(self._limits)
 
     async def _save(
         self, work: Callable[..., bytes | str], file: str, media_type: str, *arguments: str
@@ -161,12 +249,3 @@ class PlanTab:
     def _save_plan(self) -> None:
         if self._desk.plan is not None:
             ui.download.content(self._desk.plan.plan, "plan.json", "application/json")
-
-
-def _show_in(box: ui.element, title: str, found: StudyView, colours: Mapping[str, str] | None = None) -> None:
-    """Show the result of a study in a box, under a title."""
-    box.clear()
-    with box:
-        heading(title)
-        show_static_tables(found.tables, colours)
-    scroll_to(box)

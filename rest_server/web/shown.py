@@ -3,18 +3,19 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from optimizer.quantities import quantity
 from optimizer.schema.faults import Fault
-from optimizer.section import FOR_PROGRAMS, Fact, FormattedValue, Section, SidePair
+from optimizer.section import FOR_PROGRAMS, FormattedValue, Section, SidePair
 from optimizer.studies.overview import TypeUsage
 from optimizer.studies.service import PriorityService
+from optimizer.studies.target_rows import ServerRow, State
 from optimizer.text import printable
 from optimizer.units import SECONDS_PER_MINUTE
 
-POINTS = "% points"
-"""Unit of differences between fractions."""
+POINTS = "pp"
+"""Unit of differences between fractions: percentage points."""
 _DECIMALS = re.compile(r"^[^.\s]*\.(\d+)")
 
 
@@ -41,13 +42,37 @@ class Table:
     alert: bool = False
 
 
+class Tile(NamedTuple):
+    """A key figure of a plan, as the web page shows it."""
+
+    name: str
+    value: str
+    number: float
+    unit: str = ""
+    """Unit of the number."""
+    note: str = ""
+    """Second line."""
+    state: State = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Changes of a document that would serve more."""
+
+    text: str
+    changes: dict[str, str]
+    """Changes by key, as in `Changes`."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanView:
     """A plan, prepared for the web page."""
 
     status: str
-    facts: tuple[Fact, ...]
+    tiles: tuple[Tile, ...]
+    servers: tuple[ServerRow, ...]
     tables: tuple[Table, ...]
+    """Sections other than the servers."""
     types: tuple[TypeUsage, ...]
     service: tuple[PriorityService, ...]
     """Service by priority, the highest priority first."""
@@ -61,6 +86,23 @@ class PlanView:
     """The plan as JSON, as written by `solve --json`."""
     warnings: tuple[str, ...] = ()
     """Warnings about the document with its changes."""
+    answer: str = ""
+    """Cost of the plan as a sentence."""
+    shortage: str = ""
+    """Load that is not served, as a sentence; empty if everything is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is worked out after a plan is shown: its typical cost, and what would serve everything."""
+
+    answer: str
+    """Cautious and typical cost, and what to measure first, as sentences."""
+    cost_note: str
+    """Typical cost, as the second line of the cost."""
+    shortage: str
+    """Load that is not served, and the cards that would serve it, as sentences."""
+    remedy: Repair | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +112,7 @@ class StudyView:
     tables: tuple[Table, ...]
     picture: bytes = b""
     """Figure as SVG; empty if there is none."""
+    repairs: tuple[Repair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +201,8 @@ def tables_of(sections: Iterable[Section]) -> tuple[Table, ...]:
 
 
 def _has_anything(section: Section) -> bool:
-    return bool(section.text or section.notes or (section.rows and not section.hidden))
+    notes = section.notes and not section.on_request
+    return bool(section.text or notes or (section.rows and not section.hidden))
 
 
 def _table(section: Section) -> Table:

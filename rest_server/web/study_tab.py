@@ -2,23 +2,25 @@
 
 import base64
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import unquote_plus
 
 from nicegui import ui
 
+from optimizer.simulation.replicas import DEFAULT_REQUESTS
 from rest_server.web.desk import Desk
 from rest_server.web.plan_tab import Guarded
 from rest_server.web.progress import SharedProgress
-from rest_server.web.shown import StudyView
+from rest_server.web.shown import Controls, StudyView
 from rest_server.web.widgets import complain, heading, scroll_to, show_static_tables
 from rest_server.web.work import study_view
 
-DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
-"""Default daily profile: factors on the load in twelve intervals of two hours."""
+HOURS = 24
 PROGRESS_S = 0.5
 """Interval at which the progress of a study is refreshed [s]."""
 
@@ -45,26 +47,35 @@ class StudyTab:
             self._answer = ui.element("div").classes("results")
 
     def _show_questions(self) -> None:
-        with self._question(
-            "Sweep", "Cost and service over a range of load, cards or prices: count:H100=0..64."
-        ):
-            vary = ui.input("Parameters", value="load=0.5..3").style("width: 100%")
-            self._ask("sweep", lambda: {"vary": vary.value.split()})
+        with self._question("Sweep", "Cost and service over a range of load, cards, prices or targets."):
+            self._vary = ui.select(
+                {"load": "load of all servers"}, label="Vary", value="load", with_input=True
+            )
+            self._vary.style("width: 100%")
+            low, high = self._numbers(("From", 0.5), ("To", 3))
+            self._ask("sweep", lambda: {"vary": [f"{self._vary.value}={low.value:g}..{high.value:g}"]})
         with self._question(
             "Explanation",
             "Why this plan: the value of cards and targets, and what would serve more.",
         ):
             self._ask("explain", dict)
         with self._question("Simulation", "Every request of one replica of each pool: do the targets hold?"):
-            requests = ui.number("Requests to each pool", value=2000, min=100, precision=0).style(
-                "width: 100%"
-            )
+            (requests,) = self._numbers(("Requests to each pool", DEFAULT_REQUESTS))
             self._ask("simulate", lambda: {"requests": int(requests.value or 0)})
         with self._question(
             "Horizon", "A day of changing load: what to reserve, and what to rent by the hour."
         ):
-            factors = ui.input("Factors on the load, hour by hour", value=DAY).style("width: 100%")
-            self._ask("horizon", lambda: {"factors": [float(item) for item in factors.value.split(",")]})
+            low, high, peak = self._numbers(
+                ("Lowest load ×", 0.3), ("Highest load ×", 1.2), ("Hour of the highest", 14)
+            )
+            self._ask("horizon", lambda: {"factors": _day(low.value, high.value, peak.value)})
+
+    def _numbers(self, *fields: tuple[str, float]) -> list[ui.number]:
+        """Show fields for numbers side by side, each with a label and a value."""
+        with ui.row().style("flex-wrap: nowrap; width: 100%; gap: 8px"):
+            return [
+                ui.number(label, value=value, min=0).style("flex: 1; min-width: 0") for label, value in fields
+            ]
 
     @contextmanager
     def _question(self, title: str, purpose: str) -> Iterator[None]:
@@ -77,8 +88,8 @@ class StudyTab:
         async def ask() -> None:
             try:
                 given = json.dumps(options())
-            except ValueError:
-                complain("give numbers, separated by commas")
+            except (ValueError, TypeError):
+                complain("give a number in every field")
                 return
             await self._study(name, given)
 
@@ -97,7 +108,6 @@ class StudyTab:
 
     async def _study(self, name: str, options: str) -> None:
         began = time.monotonic()
-        self._answer.clear()
         scroll_to(self._elapsed)
         with SharedProgress() as progress:
             self._running = name, began, progress
@@ -109,11 +119,9 @@ class StudyTab:
         if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
             self._enable_stop(None)
-            self._elapsed.set_text(
-                "" if outcome is None else f"{name}: done in {time.monotonic() - began:.1f} s"
-            )
+            self._elapsed.set_text("")
         if outcome is not None:
-            self._show(name, outcome)
+            self._show(name, _asked(name, json.loads(options)), time.monotonic() - began, outcome)
 
     def _tell(self) -> None:
         """Show the progress of the running study."""
@@ -122,16 +130,57 @@ class StudyTab:
         parts = f"{done:,} of {total:,} pools, " if total else ""
         self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
 
-    def _show(self, name: str, found: StudyView) -> None:
-        with self._answer:
+    def _show(self, name: str, asked: str, took_s: float, found: StudyView) -> None:
+        """Show the result of a study above those of earlier ones."""
+        with self._answer, ui.element("div").classes("results result") as card:
+            with ui.row().classes("tools"):
+                heading(f"{_TITLES[name]}{asked}")
+                changes = self._desk.changes.query("").partition("&")[2]
+                ui.label(f"{took_s:.1f} s{f', with {unquote_plus(changes)}' if changes else ''}").classes(
+                    "soft"
+                )
+                ui.space()
+                remove = ui.button(icon="close", on_click=card.delete, color=None)
+                remove.props('flat dense round aria-label="Remove this result"')
             if found.picture:
                 data = base64.b64encode(found.picture).decode("ascii")
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
             show_static_tables(found.tables, self._desk.colours)
+        card.move(target_index=0)
 
     def open(self) -> None:
-        """Clear the result, because another document was opened."""
+        """Clear the results, because another document was opened."""
         self._stop()
         self._answer.clear()
         self._elapsed.set_text("")
+        controls = self._desk.opened.controls
+        if controls is not None:
+            self._vary.set_options(_ranges(controls), value="load")
+
+
+_TITLES = {"sweep": "Sweep", "explain": "Explanation", "simulate": "Simulation", "horizon": "Horizon"}
+
+
+def _asked(name: str, options: dict[str, Any]) -> str:
+    """Return the question of a study as part of its title."""
+    return f": {', '.join(options['vary'])}" if name == "sweep" else ""
+
+
+def _ranges(controls: Controls) -> dict[str, str]:
+    """Return the parameters that a sweep can vary: their titles by name."""
+    return {
+        "load": "load of all servers",
+        "targets": "all latency targets",
+        **{item.key: f"cards of {item.name}" for item in controls.counts},
+        **{item.key: f"price of {item.name} [{item.unit}]" for item in controls.prices},
+        **{item.key: f"target {item.title}" for item in controls.targets},
+        **{f"load:{name}": f"load of {name}" for name in controls.servers},
+    }
+
+
+def _day(low: float, high: float, peak_hour: float) -> list[float]:
+    """Return factors on the load for each hour of a day, along a cosine."""
+    middle, swing = (low + high) / 2, (high - low) / 2
+    turns = [2 * math.pi * (hour - peak_hour) / HOURS for hour in range(HOURS)]
+    return [round(middle + swing * math.cos(turn), 3) for turn in turns]

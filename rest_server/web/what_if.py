@@ -1,6 +1,6 @@
 """What-if controls of the web page: sliders and fields that change the system, one key of `changes` each."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -17,6 +17,19 @@ _TITLES = {
     "cards": "Cards",
     "estimates": "Estimated token times",
 }
+_LABELS: Mapping[str, Mapping[str, str]] = {
+    "policy": {
+        "None": "leave servers unserved",
+        "PriorityExhaustive": "serve a part, highest priority completely first",
+        "PriorityRoundRobin": "serve a part, in turns within each priority",
+        "RoundRobin": "serve a part, in turns among all servers",
+    },
+    "mixed": {"yes": "allowed", "no": "one accelerator for each server"},
+    "batches": {"profile": "as the profiles state", "optimal": "chosen for each server"},
+    "cards": {"limited": "only those that exist", "unlimited": "any number"},
+    "estimates": {"slow end": "cautious", "middle": "typical", "fast end": "optimistic"},
+}
+"""Labels of the values of options, by key and value."""
 MAX_FIELDS = 30
 """Maximum number of fields of one type; if there are more, one is selected by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
@@ -47,8 +60,8 @@ class WhatIf:
         with self._box:
             self._show_load(controls)
             self._show_cards(controls)
-            self._show_options(controls)
             self._show_targets(controls)
+            self._show_options(controls)
         self.show()
 
     def show(self) -> None:
@@ -77,7 +90,9 @@ class WhatIf:
         with ui.column().classes("panel"):
             heading("Rules")
             for key, original in controls.options.items():
-                self._choice(key, _TITLES[key], {text: text for text in OPTIONS[key][1]}, original)
+                self._choice(
+                    key, _TITLES[key], {text: _LABELS[key][text] for text in OPTIONS[key][1]}, original
+                )
             self._numbers("Reserve", "Value", RESERVES, "as in the document")
             with ui.expansion("Limits and other numbers").style("width: 100%"):
                 self._numbers("Option", "Value", controls.numbers, "not set")

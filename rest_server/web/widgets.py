@@ -9,19 +9,18 @@ from typing import Any
 
 from nicegui import ui
 
-from optimizer.section import Fact
-from rest_server.web.shown import Table, TableCell, row_differences, signed_text
+from rest_server.web.shown import Table, TableCell, Tile, row_differences, signed_text
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
-SERVERS = {"allocations", "unserved"}
+SERVERS = {"unserved"}
 """Names of the tables in which a click on a row opens its server."""
-MIN_FACTS = 4
-"""Number of empty key figures that are shown without a plan."""
+TILES = "total cost", "served in full", "tightest target", "cards"
+"""Names of the key figures that are shown without values before there is a plan."""
 MAX_CELL_CHARACTERS = 40
 """Maximum number of characters of a cell that is shown on one line."""
 _CELL = """
-<q-td :props="props">
+<q-td :props="props" :data-label="props.col.label">
   <span v-if="props.row.s[props.col.name]" class="swatch"
     :style="{background: props.row.s[props.col.name]}"></span>
   <button v-if="props.row.o && props.col.name === 'c0'" @click="() => $parent.$emit('open', props.row.o)">{{
@@ -225,46 +224,47 @@ def _row(
     return row | {f"v{i}": cell.value for i, cell in enumerate(cells)}
 
 
-class FactBar:
+class TileBar:
     """Key figures as cards, each with its change from the pinned plan."""
 
     def __init__(self) -> None:
         """Show empty cards."""
         self._box = ui.element("div").classes("facts")
-        self._cards: list[_FactCard] = []
+        self._cards: list[_TileCard] = []
         self.show(())
 
-    def show(self, facts: Sequence[Fact], pinned: Sequence[Fact] = ()) -> None:
+    def show(self, tiles: Sequence[Tile], pinned: Sequence[Tile] = ()) -> None:
         """Show key figures; without any, show empty cards."""
-        facts = facts or [Fact(" ", " ", 0.0)] * MIN_FACTS
-        if len(facts) != len(self._cards):
+        tiles = tiles or [Tile(name, "…", 0.0) for name in TILES]
+        if len(tiles) != len(self._cards):
             self._box.clear()
             with self._box:
-                self._cards = [_FactCard() for _ in facts]
-        before = {fact.name: fact for fact in pinned}
-        for card, fact in zip(self._cards, facts, strict=True):
-            card.show(fact, before)
+                self._cards = [_TileCard() for _ in tiles]
+        before = {tile.name: tile for tile in pinned}
+        for card, tile in zip(self._cards, tiles, strict=True):
+            card.show(tile, before.get(tile.name))
 
 
-class _FactCard:
-    """Card of a key figure, with its name and its change."""
+class _TileCard:
+    """Card of a key figure, with its name, its change and a second line."""
 
     def __init__(self) -> None:
-        with ui.column().classes("panel fact") as self._box:
+        with ui.element("div").classes("panel fact") as self._box:
             self._name = ui.label(" ").classes("name")
-            self._value = ui.label(" ").classes("value")
-            self._change = ui.label(" ").classes("change")
+            with ui.element("div").classes("line"):
+                self._value = ui.label(" ").classes("value")
+                self._change = ui.label("").classes("change")
+            self._note = ui.label(" ").classes("note")
 
-    def show(self, fact: Fact, before: Mapping[str, Fact]) -> None:
-        """Show a key figure with its change from the previous value, if there is one."""
-        self._name.set_text(fact.name)
-        self._value.set_text(fact.value)
-        old = before.get(fact.name)
-        change = (
-            "" if old is None else signed_text(fact.number - old.number, (fact.value, old.value), fact.unit)
+    def show(self, tile: Tile, old: Tile | None) -> None:
+        """Show a key figure with its change from an earlier value, if there is one."""
+        self._name.set_text(tile.name)
+        self._value.set_text(tile.value)
+        self._note.set_text(tile.note or " ")
+        self._change.set_text(
+            "" if old is None else signed_text(tile.number - old.number, (tile.value, old.value), tile.unit)
         )
-        self._change.set_text(change or " ")
-        self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
+        self._box.classes(add=tile.state, remove=" ".join({"ok", "tight", "missed"} - {tile.state}))
 
 
 def scroll_to(element: ui.element) -> None:

@@ -5,8 +5,9 @@ only through `jobs`, so numbers on the page equal those of the commands.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,18 @@ from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.table import STUDIES
 from optimizer.money import CENTS, cost_unit, in_cost_unit, read_price
 from optimizer.pipeline import solve
-from optimizer.quantities import share_text
+from optimizer.plan import Plan
+from optimizer.quantities import precise, quantity
+from optimizer.render.answer_text import (
+    TYPICAL,
+    cost_interval_text,
+    measure_first_text,
+    not_served_text,
+    shortage_text,
+)
 from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.money import Money
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import plan_headline, status
 from optimizer.schema.faults import Fault
@@ -27,15 +37,18 @@ from optimizer.schema.files import document_files, read_parts, read_text, text_o
 from optimizer.schema.messages import validated
 from optimizer.schema.samples import PREFIX, sample_or_path
 from optimizer.schema.yaml_format import yaml_text
-from optimizer.section import Fact
 from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
 from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
 from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System, joined_document
-from optimizer.studies.estimates import price_of_estimates
+from optimizer.studies.estimates import EstimatePrice, price_of_estimates
+from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.overview import Overview, describe
 from optimizer.studies.service import PriorityService, service_by_priority
+from optimizer.studies.shortage import find_shortage, shortage_of
+from optimizer.studies.target_rows import ServerRow, State, server_rows
 from optimizer.text import printable
+from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -46,20 +59,21 @@ from rest_server.web.shown import (
     POINTS,
     Controls,
     Opened,
+    Outlook,
     PlanView,
     Quantity,
+    Repair,
     StudyView,
+    Tile,
     tables_of,
 )
 
 PRICE_TOLERANCE = 1e-9
 """Relative difference up to which prices per card count as equal."""
-ESTIMATES_LIMIT_S = 2.0
-"""Time limit of the plan at the middle of the estimates, because a page plans after each change [s]."""
-FULL = 1 - 1e-9
-"""Smallest served fraction of a load that counts as served in full."""
-MAX_PRIORITIES = 4
-"""Maximum number of priorities that have a key figure of their own."""
+OUTLOOK_LIMIT_S = 10.0
+"""Time limit for the typical cost, and for the cards that would serve everything [s]."""
+SHOWN_ABOVE = {"allocations", "cards"}
+"""Names of the sections of a plan that the page shows as its table of servers and as its charts."""
 PICTURED = {"sweep", "horizon"}
 """Studies whose result has a figure."""
 
@@ -184,19 +198,15 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     """
     system = changed_system(base, changes, settings)
     limit_s = min(system.options.time_limit_s, settings.max_solve_s)
-    memo = memo_of_process(settings.sizing_memo_rows)
-    plan = solve(system, time_limit_s=limit_s, memo=memo)
+    plan = solve(system, time_limit_s=limit_s, memo=memo_of_process(settings.sizing_memo_rows))
     overview = describe(system, plan)
-    service = service_by_priority(plan, system)
+    rows, service = server_rows(system, plan, overview), service_by_priority(plan, system)
     by_type = type_colours(sorted({item.type for item in system.accelerators.values()}))
     return PlanView(
         status=status(overview),
-        facts=_facts(overview, service),
-        tables=tables_of(
-            plan_sections(
-                plan, system, price=price_of_estimates(system, plan, limit_s=ESTIMATES_LIMIT_S, memo=memo)
-            )[1:]
-        ),
+        tiles=tuple(_tiles(overview, rows, service)),
+        servers=rows,
+        tables=tables_of(item for item in plan_sections(plan, system)[1:] if item.name not in SHOWN_ABOVE),
         types=tuple(item for item in overview.types if item.type in by_type),
         service=service,
         cost=in_cost_unit(plan.total_cost_cents_per_h, plan.currency),
@@ -204,24 +214,76 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
         currency=plan.currency,
         plan=plan.to_json().encode(),
         warnings=tuple(printable(str(item)) for item in plan.warnings),
+        answer=f"{cost_interval_text(plan, None)}, cautious." if plan.estimated_pools else "",
+        shortage="" if plan.complete else f"{not_served_text(shortage_of(system, plan))}.",
     )
 
 
-def _facts(overview: Overview, service: Sequence[PriorityService]) -> tuple[Fact, ...]:
-    """Return the key figures: service by priority, reserves, and then cost, which depends on them."""
-    cost, *others = plan_headline(overview)
-    before = 2 if overview.plan.requires_reserve else 1
-    by_priority = [
-        Fact(
-            f"priority {item.priority} served", share_text(item.share), 100 * item.share, POINTS,
-            alert=item.share < FULL,
-        )
-        for item in service
-        if item.share is not None
-    ]  # fmt: skip
-    if not 1 < len(by_priority) <= MAX_PRIORITIES:
-        by_priority = []
-    return (others[0], *by_priority, *others[1:before], cost, *others[before:])
+def outlook_view(base: bytes, changes: Changes, plan_json: bytes, settings: Settings) -> Outlook:
+    """Work out the typical cost of a plan, and the cards that would serve everything.
+
+    Args:
+        base: the document as JSON.
+        changes: changes of the document.
+        plan_json: the plan of the document with its changes.
+        settings: settings of the service.
+
+    Raises:
+        SpecError: under the same conditions as in `changed_system`.
+        SolverError: the solver failed.
+    """
+    system, plan = changed_system(base, changes, settings), Plan.model_validate_json(plan_json)
+    memo, money = memo_of_process(settings.sizing_memo_rows), Money.of(plan)
+    price = price_of_estimates(system, plan, limit_s=OUTLOOK_LIMIT_S, memo=memo)
+    shortage = find_shortage(system, plan, limit_s=OUTLOOK_LIMIT_S, memo=memo)
+    way = None if shortage is None else shortage.way_out
+    remedy = None
+    if way is not None and way.added and not way.beyond:
+        remedy = _more_cards(way.added, money.text(way.cost_cents_per_h), system)
+    sentences = (cost_interval_text(plan, price), measure_first_text(plan, price)) if price else ()
+    return Outlook(
+        answer=" ".join(f"{text}." for text in sentences if text),
+        cost_note=_typical_text(price, money),
+        shortage="" if shortage is None else shortage_text(shortage, money),
+        remedy=remedy,
+    )
+
+
+def _typical_text(price: EstimatePrice | None, money: Money) -> str:
+    if price is None:
+        return ""
+    if price.middle is None:
+        return f"{TYPICAL}: not computed in time"
+    served = "" if price.same_service else f" with {price.middle.served_in_full:,} servers"
+    return f"{TYPICAL}: {money.text(price.middle.total_cost_cents_per_h)}{served}"
+
+
+def _tiles(
+    overview: Overview, rows: Sequence[ServerRow], service: Sequence[PriorityService]
+) -> Iterator[Tile]:
+    """Yield the key figures: cost, service, reserves, the tightest target, and cards."""
+    plan, (cost, *others) = overview.plan, plan_headline(overview)
+    yield Tile(cost.name, cost.value, cost.number, cost.unit)
+    served, load = (
+        sum(getattr(item, field) for item in service) / SECONDS_PER_MINUTE
+        for field in ("served_rpm", "load_rpm")
+    )
+    note = f"{served:,.4g} of {load:,.4g} requests/s"
+    for fact in others[: 2 if plan.requires_reserve else 1]:
+        state: State = "missed" if fact.alert else "ok"
+        yield Tile(fact.name, fact.value, fact.number, fact.unit, note, state)
+        note = ""
+    tight = [(row.tightest.share, row.server, row.tightest) for row in rows if row.tightest is not None]
+    if tight:
+        share, server, target = max(tight, key=itemgetter(0))
+        yield Tile(
+            "tightest target", f"{target.percent} of the limit", 100 * share, POINTS,
+            f"{server}: {target.name} {target.text}", target.state,
+        )  # fmt: skip
+    used = sum(item.used for item in overview.types)
+    gone = [item.type for item in overview.types if item.limit and item.used >= item.limit]
+    note = f"all in use: {', '.join(gone)}" if gone else ""
+    yield Tile("cards", f"{used:,}", used, "cards", note)
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
@@ -261,7 +323,39 @@ def study_view(
     picture = b""
     if name in PICTURED and study.page is not None:
         picture = study.page(answer, system, request.model_copy(update={"format": "svg"}))
-    return StudyView(tables_of(study.sections(answer)), picture)
+    repairs = tuple(_repairs(answer, system)) if isinstance(answer, Explanation) else ()
+    return StudyView(tables_of(study.sections(answer)), picture, repairs)
+
+
+def _repairs(explanation: Explanation, system: System) -> Iterator[Repair]:
+    """Yield the repairs of an explanation that controls of the page can make."""
+    repair, money = explanation.repair, Money.of(explanation.plan)
+    if repair is None:
+        return
+    shown = set()
+    for item in (repair.cheapest, repair.fewest, *repair.of_one_type):
+        if item is None or not item.added or tuple(item.added.items()) in shown:
+            continue
+        shown.add(tuple(item.added.items()))
+        yield _more_cards(item.added, money.text(item.total_cost_cents_per_h), system)
+    for target in repair.relaxations:
+        name = f"{target.service_class}/{target.model}"
+        limits = f"{precise(target.target_ms)} → {quantity(target.needed_ms, 10)} ms"
+        text = f"{name} {target.metric.upper()} {limits}"
+        yield Repair(text, {f"{target.metric}:{name}": f"{target.needed_ms:.12g}"})
+
+
+def _more_cards(added: Mapping[str, int], cost: str, system: System) -> Repair:
+    """Return the repair that adds cards.
+
+    Args:
+        added: number of cards to add by accelerator type.
+        cost: total cost of the plan with these cards, as text.
+        system: the system.
+    """
+    text = " ".join(f"+{count:,} {name}" for name, count in added.items())
+    cards = {name: (_stated_cards(system, name) or 0) + count for name, count in added.items()}
+    return Repair(f"{text}, {cost}", {f"count:{name}": f"{count}" for name, count in cards.items()})
 
 
 def report_file(base: bytes, changes: Changes, file_format: str, settings: Settings) -> bytes:
