@@ -10,17 +10,15 @@ from optimizer.queueing.measures import LATENCIES
 from optimizer.render.estimates import outside_range
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.money import Money
+from optimizer.render.plan_sections import node_price_notes
 from optimizer.render.sweep_sections import sweep_sections
 from optimizer.schema import Accelerator
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
 from optimizer.spec.system import System
-from optimizer.studies.comparison.comparison_document import Comparison, Side
 from optimizer.studies.report import Report
 from optimizer.studies.sweep.sweep_document import Sweep, SweepPoint
 from optimizer.text import some_names
 
-HOURS = {"hour": 1, "month (730 h)": 730, "year (8,760 h)": 8760}
-"""Hours of each period for which a cost is stated."""
 TIGHT = 0.05
 """Largest margin (one minus latency over target) at which a target is listed as a risk."""
 REASONS = {"overview", "cards", "limits", "options", "targets"}
@@ -31,69 +29,16 @@ ELSEWHERE = {"Not served in full", "What would serve more"}
 """Titles of sections of an explanation that the report already shows in other tables."""
 
 
-def decision_sections(report: Report, system: System) -> Iterator[Section]:
-    """Yield the sections on costs and cards, on growth of the loads, and on risks."""
-    money, plan = Money.of(report.plan), report.plan
-    columns = (
-        name("cost per", lambda item: item[0]),
-        money.column("plan", lambda item: plan.total_cost_cents_per_h * item[1], unit=money.sum_unit),
-    )
-    limited = report.overview.limited
-    is_steep = any(warning.code == STEEP for side in _sides(report) for warning in side.plan.warnings)
-    more = _without_limits(report.comparison, money) if limited and not is_steep else ()
-    text = [*_cards(report), *more, *_measuring(report, money)]
-    paragraphs = [*map(Paragraph, text)]
-    yield table("Cost and cards", columns, HOURS.items(), "decision", text=paragraphs)
+def growth_sections(report: Report) -> Iterator[Section]:
+    """Yield the section on growth of the loads, if it was planned."""
     if report.growth is not None:
-        yield _growth(report.growth, money, "with the same cards" if limited else "with any number of cards")
+        cards = "with the same cards" if report.overview.limited else "with any number of cards"
+        yield _growth(report.growth, Money.of(report.plan), cards)
+
+
+def risk_sections(report: Report, system: System) -> Iterator[Section]:
+    """Yield the section on risks, if there are any."""
     yield from titled_list("Risks", _risks(report, system), bullet="- ")
-
-
-def _sides(report: Report) -> tuple[Side, Side]:
-    return report.comparison.first, report.comparison.second
-
-
-def _cards(report: Report) -> Iterator[str]:
-    used = [use for use in report.plan.capacity if use.used]
-    if used:
-        parts = [
-            f"{use.used:,} {use.type}" if use.limit is None else f"{use.used:,} of {use.limit:,} {use.type}"
-            for use in used
-        ]
-        yield f"The plan runs on {', '.join(parts)} cards."
-
-
-def _without_limits(comparison: Comparison, money: Money) -> Iterator[str]:
-    """Yield a sentence on the cards to buy beyond the limits, and the service or cost that they allow."""
-    free, limited = comparison.first.plan, comparison.second.plan
-    limits = {use.type: use.limit for use in limited.capacity}
-    buy = [
-        f"{use.used - limit:,} more {use.type}"
-        for use in free.capacity
-        if (limit := limits.get(use.type)) is not None and use.used > limit
-    ]
-    if not buy:
-        return
-    cost = money.text(free.total_cost_cents_per_h)
-    if len(free.unserved) < len(limited.unserved):
-        count = counted(len(limited.unserved) - len(free.unserved), "more server")
-        yield f"With {' and '.join(buy)}, {count} would be served in full, for {cost} in total."
-    elif free.total_cost_cents_per_h < limited.total_cost_cents_per_h:
-        saved = money.text(limited.total_cost_cents_per_h - free.total_cost_cents_per_h)
-        yield f"With {' and '.join(buy)} the same service would cost {cost}, {saved} less."
-
-
-def _measuring(report: Report, money: Money) -> Iterator[str]:
-    """Yield a sentence on the saving that measured instead of estimated token times would allow."""
-    estimates = report.estimates
-    if estimates is not None and estimates.middle is not None:
-        upper, middle = estimates.upper.total_cost_cents_per_h, estimates.middle.total_cost_cents_per_h
-        same = estimates.upper.served_in_full == estimates.middle.served_in_full
-        if same and middle < upper:
-            yield (
-                f"Measuring the token times could save {money.text(upper - middle)}, the cost of planning "
-                "with the slow end of the estimates instead of their middle."
-            )
 
 
 def _risks(report: Report, system: System) -> Iterator[str]:
@@ -219,7 +164,8 @@ def basis_sections(report: Report, system: System) -> Iterator[Section]:
         money.column("price per card", each),
         name("in the plan", lambda item: "yes" if item.name in used else "no"),
     )
-    yield table("Prices", columns, system.accelerators.values(), "prices")
+    notes = [*node_price_notes(system, money)]
+    yield table("Prices", columns, system.accelerators.values(), "prices", notes=notes)
 
 
 def _assumptions(report: Report, system: System) -> Iterator[str]:

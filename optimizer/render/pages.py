@@ -15,18 +15,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from optimizer.render.plots import draw
 from optimizer.render.pool_table import pool_table
-from optimizer.render.report_sections import plan_headline, report_sections, status
-from optimizer.section import FOR_PROGRAMS, Paragraph, Section
+from optimizer.render.report_memo import memo_figures
+from optimizer.render.report_sections import MEMO, report_sections, status
+from optimizer.section import FOR_PROGRAMS, Section
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
-from optimizer.studies.figures.figure_document import Figure
-from optimizer.studies.figures.plans import PANELS, PlannedSystem, left_out
+from optimizer.studies.figures.figure_document import BarPanel, Figure
+from optimizer.studies.figures.plans import PANELS, PlannedSystem
 from optimizer.studies.report import Report
+from optimizer.studies.target_rows import server_rows
 from optimizer.text import printable
 
 PageFormat = Literal["html", "markdown", "csv"]
 
-_TITLE = "Plan of the inference fleet"
+MAX_TIGHTEST = 12
+"""Maximum number of servers in the picture of the memo, which has to fit on the first page."""
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """Pattern for characters that are escaped in Markdown; underscores within words are not."""
 
@@ -40,6 +43,12 @@ class PageMetadata(NamedTuple):
     """Name of the input file or folder."""
     date: str = ""
     """Date stated on the page. The caller supplies it, so that equal input gives equal pages."""
+
+    @property
+    def title(self) -> str:
+        """Title of the page, with the name of the fleet if it is known."""
+        name = printable(self.source).removesuffix(".yaml").removesuffix(".yml").removesuffix(".json")
+        return f"Plan of the inference fleet{f' {name}' if name else ''}"
 
     def sentence(self) -> str:
         """Return the known metadata as a sentence; empty if nothing is known."""
@@ -80,10 +89,11 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
     shown = PlannedSystem(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
-        title=_TITLE,
+        title=origin.title,
         status=status(report.overview),
-        headline=plan_headline(report.overview),
-        sections=parts,
+        headline=memo_figures(report, system, server_rows(system, report.plan, report.overview)),
+        memo=[part for part in parts if part.name in MEMO],
+        sections=[part for part in parts if part.name not in MEMO],
         made=origin.sentence(),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
@@ -103,7 +113,7 @@ def _parts(report: Report, system: System) -> list[Section]:
     return [
         part
         for part in map(_as_text, report_sections(report, system))
-        if part.text or part.rows or part.notes
+        if part.text or part.rows or part.notes or (part.picture and report.overview.pools)
     ]
 
 
@@ -115,7 +125,7 @@ def _as_text(section: Section) -> Section:
     return replace(
         section,
         title=printable(section.title),
-        text=[Paragraph(printable(paragraph.text)) for paragraph in section.text],
+        text=[paragraph._replace(text=printable(paragraph.text)) for paragraph in section.text],
         columns=columns,
         rows=rows,
         notes=[*map(printable, section.notes)],
@@ -123,20 +133,25 @@ def _as_text(section: Section) -> Section:
 
 
 def _picture(shown: PlannedSystem, name: str) -> str:
-    figure = Figure(
-        title="", note=left_out(shown, (name,)), panels=PANELS[name](shown, None), types=shown.types
-    )
+    (panel,) = (item for item in PANELS[name](shown, None) if isinstance(item, BarPanel))
+    count = len(panel.bars)
+    note = f"the {MAX_TIGHTEST} tightest of {count:,} servers" if count > MAX_TIGHTEST else ""
+    panel = panel.model_copy(update={"bars": panel.bars[:MAX_TIGHTEST]})
+    figure = Figure(title="", note=note, panels=(panel,), types=shown.types)
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
 def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
     made = [] if origin == PageMetadata() else [_escaped(origin.sentence()), ""]
-    lines = [f"# {_TITLE}", "", *made, _escaped(status(report.overview)), ""]
-    lines += [_line(("figure", "value")), _line(("---", "---:"))]
-    for fact in plan_headline(report.overview):
+    lines = [f"# {_escaped(origin.title)}", "", *made, _escaped(status(report.overview)), ""]
+    lines += [_line(("figure", "value", "")), _line(("---", "---:", "---"))]
+    for fact in memo_figures(report, system, server_rows(system, report.plan, report.overview)):
         value = _escaped(fact.value)
-        lines.append(_line((_escaped(fact.name), f"**{value}**" if fact.alert else value)))
+        shown = f"**{value}**" if fact.state == "missed" else value
+        lines.append(_line((_escaped(fact.name), shown, _escaped(fact.note))))
     for section in _parts(report, system):
+        if section.picture and not section.rows:
+            continue
         lines += [] if lines[-1] == "" else [""]
         lines += [f"## {section.title}", ""] if section.title else []
         for paragraph in section.text:

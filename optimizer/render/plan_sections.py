@@ -396,13 +396,16 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         name("estimated", estimated, rank=FOR_PROGRAMS),
     )
     section = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
-    for pool in candidates.system.node_pools:
-        price = f"{money.number(pool.card_price):,.2f} {money.unit}"
-        section.notes.append(
-            f"Cards of {pool.type} are paid for in nodes: {price} for each card of a full node."
-        )
+    section.notes += node_price_notes(candidates.system, money)
     pair = name("server", "server"), name("accelerator", "accelerator")
     return [section, rejected_section("Rejected pairs", candidates.rejections(), pair)]
+
+
+def node_price_notes(system: System, money: Money) -> Iterator[str]:
+    """Yield a note for each type of nodes on the price of its cards."""
+    for pool in system.node_pools:
+        price = f"{money.number(pool.card_price):,.2f} {money.unit}"
+        yield f"Cards of {pool.type} are paid for in nodes: {price} for each card of a full node."
 
 
 def rejected_section(title: str, items: Iterable[Any], columns: Iterable[Column]) -> Section:

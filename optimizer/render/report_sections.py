@@ -2,26 +2,27 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from optimizer.features.sections import feature_sections, group_sections
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
-from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
 from optimizer.plan.placements import services_of
 from optimizer.plan.token_costs import token_costs
 from optimizer.prices.table import ORIGINS
-from optimizer.quantities import be, counted, percent, quantity, share_text, significant
+from optimizer.quantities import be, counted, percent, quantity, significant
 from optimizer.queueing.measures import LATENCIES, label_of
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.decision_sections import (
     basis_sections,
-    decision_sections,
+    growth_sections,
     reason_sections,
     repair_sections,
+    risk_sections,
 )
 from optimizer.render.estimates import estimates_notes, marked
 from optimizer.render.figures import figure_of, of_pool, other_targets, target_percentiles
@@ -33,11 +34,13 @@ from optimizer.render.plan_sections import (
     unserved_section,
 )
 from optimizer.render.plan_text import figures_text, is_service, proved
+from optimizer.render.report_memo import memo_section
 from optimizer.render.simulation_sections import simulation_sections
-from optimizer.section import RPM, Column, Fact, Paragraph, Section, name, table
+from optimizer.section import RPM, Column, Paragraph, Section, name, table, words
 from optimizer.spec.system import System
 from optimizer.studies.overview import EmptyRow, Overview, PoolRow
 from optimizer.studies.report import Report
+from optimizer.studies.target_rows import TargetRow, server_rows
 from optimizer.text import capitalised
 
 NOTHING_RUNS = "No server runs."
@@ -50,30 +53,61 @@ POWER_NOTE = (
 
 
 def report_sections(report: Report, system: System) -> list[Section]:
-    """Return all sections of a report in order."""
+    """Return all sections of a report: the memo of the first page, and then the appendix."""
     overview, plan = report.overview, report.plan
+    rows = server_rows(system, plan, overview)
     unserved = [] if plan.complete else [unserved_section(plan)]
     if report.overload is not None:
         unserved.append(overload_section(report.overload, plan))
-    estimates = [] if report.estimates is None else [estimates_section(report.estimates, plan)]
     has_limits = overview.limited or any(use.limit for use in report.comparison.second.plan.capacity)
     return [
-        *decision_sections(report, system),
+        memo_section(report, system, rows),
+        Section("Targets", name="targets-picture", picture="targets"),
+        _types(overview),
+        *_targets(rows, Money.of(plan)),
         *unserved,
         *repair_sections(report),
+        *growth_sections(report),
+        *([] if report.estimates is None else [estimates_section(report.estimates, plan)]),
+        *risk_sections(report, system),
         _assignment(overview),
+        *_latencies(overview),
         *reason_sections(report),
-        *estimates,
-        _types(overview),
         *(limit_sections(plan) if report.explanation is None else ()),
         *group_sections(plan, overview.queues),
         *_of_features(overview, system),
-        *_latencies(overview),
         *_simulation(report),
-        _utilisation(overview),
         *(limits_sections(report.comparison) if has_limits else ()),
         *basis_sections(report, system),
     ]
+
+
+MEMO = "memo", "targets-picture", "types"
+"""Names of the sections of the first page."""
+
+
+def _targets(rows: Sequence[TargetRow], money: Money) -> Iterator[Section]:
+    """Yield the table of servers with their targets as shares of the limits."""
+    columns = (
+        name("server", "server"),
+        Column("priority", "priority"),
+        words("runs on", _runs_on),
+        words("targets", _targets_text),
+        Column("capacity in use", "capacity_share", form=".0%"),
+        words("limited by", lambda row: row.limited_by or None),
+        money.column("cost", lambda row: row.cost_cents_per_h),
+    )
+    yield table("Servers", columns, rows, "servers")
+
+
+def _runs_on(row: TargetRow) -> str:
+    place = marked(row.place, "estimated" if row.estimated else None)
+    return place if row.in_full else f"{place}: {row.served_text}"
+
+
+def _targets_text(row: TargetRow) -> str:
+    shown = sorted(row.targets, key=attrgetter("share"), reverse=True)
+    return "; ".join(f"{item.percent} {item.name} {item.text}" for item in shown)
 
 
 def _of_features(overview: Overview, system: System) -> Iterator[Section]:
@@ -85,32 +119,6 @@ def _of_features(overview: Overview, system: System) -> Iterator[Section]:
         if section.name != "tokens" or (shown and section.rows):
             section.on_request = False
             yield section
-
-
-def plan_headline(overview: Overview) -> tuple[Fact, ...]:
-    """Return the key figures at the top of a report: cost, service, reserves, replicas and cards."""
-    plan = overview.plan
-    replicas = sum(row.num_replicas for row in overview.placed)
-    served = overview.servers - len(plan.unserved)
-    cost, cards = plan.total_cost_cents_per_h, sum(row.used for row in overview.types)
-    full = f"{served:,} of {counted(overview.servers, 'server')}"
-    money = Money.of(plan)
-    return (
-        Fact("total cost", money.text(cost), in_cost_unit(cost, plan.currency), money.unit),
-        Fact("served in full", full, served, "servers", alert=not plan.complete),
-        *_reserves_fact(plan),
-        Fact("replicas", f"{replicas:,}", replicas, "replicas"),
-        Fact("cards", f"{cards:,}", cards, "cards"),
-    )
-
-
-def _reserves_fact(plan: Plan) -> Iterator[Fact]:
-    """Yield the number of servers that have their reserve, if any server requires one."""
-    if plan.requires_reserve:
-        required = len(plan.requires_reserve)
-        held = required - len(plan.lacks_reserve)
-        text = f"{held:,} of {counted(required, 'server')}"
-        yield Fact("have their reserve", text, held, "servers", alert=bool(plan.lacks_reserve))
 
 
 def status(overview: Overview) -> str:
@@ -190,7 +198,6 @@ def _has_tokens(row: PoolRow) -> bool:
 
 
 def _assignment(overview: Overview) -> Section:
-    shares = {item.server: item.served_fraction for item in overview.plan.unserved}
     idle = {row.server for row in overview.idle}
     lengths = (
         Column("input", _pool(lambda row: row.in_tokens if _has_tokens(row) else None), "tokens", quantity),
@@ -200,20 +207,19 @@ def _assignment(overview: Overview) -> Section:
         name("server", "server"),
         name("class", "service_class"),
         name("model", "model"),
-        Column("priority", "priority"),
-        Column("served", lambda row: share_text(shares.get(row.server, 1.0))),
         name("accelerator", lambda row: _pool(_place, "idle" if row.server in idle else "not served")(row)),
         Column("replicas", _pool(lambda row: row.num_replicas, 0), form=",d"),
         Column("batch", _pool(lambda row: row.max_batch), form=",d"),
         *(lengths if any(map(_has_tokens, overview.pools)) else ()),
         Column("load", _pool(lambda row: row.arrival_rate_rpm, 0.0), RPM, quantity),
         Column("capacity", _pool(lambda row: row.max_arrival_rate_rpm), RPM, quantity),
-        Money.of(overview.plan).column("cost", _pool(lambda row: row.cost_cents_per_h, 0.0)),
+        *_utilisation(overview.pools),
     )
     text = [f"{note}." for note in estimates_notes(overview.plan)]
     text = text or ([] if overview.pools else [NOTHING_RUNS])
     rows = (*overview.pools, *overview.unplaced, *overview.idle)
-    return table("Assignment", columns, rows, picture="assignment", text=[*map(Paragraph, text)])
+    notes = [*_utilisation_notes(overview.pools)]
+    return table("Assignment", columns, rows, text=[*map(Paragraph, text)], notes=notes)
 
 
 def _types(overview: Overview) -> Section:
@@ -231,9 +237,7 @@ def _types(overview: Overview) -> Section:
     )
     none = [row.type for row in overview.types if row.limit == 0]
     text = [Paragraph(f"There are no cards of {', '.join(none)}.")] if none else []
-    section = table(
-        "Cards and cost by accelerator type", columns, overview.types, "types", picture="types", text=text
-    )
+    section = table("Cards and cost by accelerator type", columns, overview.types, "types", text=text)
     section.rows += [
         (
             f"{ORIGINS[cost.origin]}: {cost.name}",
@@ -246,56 +250,48 @@ def _types(overview: Overview) -> Section:
     return section
 
 
-def _utilisation(overview: Overview) -> Section:
-    kinds = kinds_of(overview.pools)
-    own, heading = shown_in("use", kinds), "utilisation"
-    if len(kinds) == 1:
-        heading = kinds[0].words.utilisation_heading
-    columns = (
-        name("server", "server"),
-        name("accelerator", _place),
-        Column("replicas", "num_replicas", form=",d"),
-        Column(heading, "utilization", form=".0%"),
-        Column("load / capacity", _load_share, form=".0%"),
-        *(Column(shown.title, partial(_value_text, shown.metric, "use")) for shown in own),
-        *(_POWER if any(row.power_w is not None for row in overview.pools) else ()),
-    )
+def _utilisation(pools: Sequence[PoolRow]) -> Iterator[Column]:
+    """Yield the columns of the utilisation of pools, and of their power."""
+    kinds = kinds_of(pools)
+    yield Column(_utilisation_heading(kinds), _pool(lambda row: row.utilization), form=".0%")
+    for shown in shown_in("use", kinds):
+        yield Column(shown.title, _pool(partial(_value_text, shown.metric, "use")))
+    if any(row.power_w is not None for row in pools):
+        yield Column("power", _pool(lambda row: row.power_w), "W", ",.0f")
+        yield Column("power per card", _pool(_power_per_card), "W", ",.0f")
+
+
+def _utilisation_heading(kinds: Sequence[Kind]) -> str:
+    return kinds[0].words.utilisation_heading if len(kinds) == 1 else "utilisation"
+
+
+def _utilisation_notes(pools: Sequence[PoolRow]) -> Iterator[str]:
+    """Yield the meaning of utilisation, and the power of all pools."""
+    kinds = kinds_of(pools)
+    if not pools:
+        return
     unnamed = kinds[0] if len(kinds) == 1 else KINDS[0]
     meanings = [
         kind.words.utilisation if kind is unnamed else f"of {kind.name} {kind.words.utilisation}"
         for kind in kinds
     ]
-    notes = [shown.note for shown in own if shown.note]
-    meaning = " ".join((f"{heading.capitalize()} is {', '.join(meanings)}.", *notes))
-    text = [Paragraph(meaning if overview.pools else NOTHING_RUNS)]
-    power = [row.power_w for row in overview.pools if row.power_w is not None]
+    notes = [shown.note for shown in shown_in("use", kinds) if shown.note]
+    yield " ".join((f"{_utilisation_heading(kinds).capitalize()} is {', '.join(meanings)}.", *notes))
+    power = [row.power_w for row in pools if row.power_w is not None]
     if power:
-        text.append(
-            Paragraph(f"All pools together draw {quantity(sum(power) / WATTS_PER_KW)} kW. {POWER_NOTE}")
-        )
-    return table("Utilisation", columns, overview.pools, text=text)
+        yield f"All pools together draw {quantity(sum(power) / WATTS_PER_KW)} kW. {POWER_NOTE}"
 
 
 def _power_per_card(row: PoolRow) -> float | None:
     return row.power_w / row.units if row.power_w is not None and row.units else None
 
 
-_POWER = (
-    Column("power", "power_w", "W", ",.0f"),
-    Column("power per card", _power_per_card, "W", ",.0f"),
-)
-
-
-def _load_share(row: PoolRow) -> float | None:
-    return row.arrival_rate_rpm / row.max_arrival_rate_rpm if row.max_arrival_rate_rpm else None
-
-
 # --- latencies -------------------------------------------------------------------------------------------
 
 
 def _latencies(overview: Overview) -> Iterator[Section]:
-    """Yield a table of the pools' latencies for each kind; the first one has the figure with the targets."""
-    for i, kind in enumerate(kinds_of(overview.pools)):
+    """Yield a table of the pools' latencies for each kind."""
+    for kind in kinds_of(overview.pools):
         pools = [pool for pool in overview.pools if kind_of_pool(pool) is kind]
         columns = (
             name("server", "server"),
@@ -310,7 +306,7 @@ def _latencies(overview: Overview) -> Iterator[Section]:
             [Paragraph(line) for line in _latency_text(kind, pools)] if pools else [Paragraph(NOTHING_RUNS)]
         )
         key, title = kind.words.section
-        yield table(title, columns, pools, key, text=text, picture="" if i else "targets")
+        yield table(title, columns, pools, key, text=text)
 
 
 def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Column]:
@@ -357,8 +353,10 @@ def _latency_text_of(shown: Shown, statistic: str, pool: PoolRow) -> str | None:
     target = _target(shown, statistic, pool)
     if target is None:
         return None if statistic != "mean" else _value_text(shown.metric, "latencies", pool)
-    prefix = target.measure.removesuffix(label_of(shown.metric))
-    return ("" if shown.percentile_ranks else prefix) + shown.text(target.value)
+    words_before = (
+        [] if shown.percentile_ranks else target.measure.replace(label_of(shown.metric), "").split()
+    )
+    return " ".join([*words_before, shown.text(target.value)])
 
 
 def _value_text(metric: str, where: TableName, pool: PoolRow) -> str | None:

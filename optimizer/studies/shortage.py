@@ -60,6 +60,17 @@ def find_shortage(
     """
     if plan.complete:
         return None
+    return shortage_of(system, plan, _find_way_out(system, plan, limit_s, memo))
+
+
+def shortage_of(system: System, plan: Plan, way: WayOut | None = None) -> Shortage:
+    """Return the unserved load of a plan.
+
+    Args:
+        system: the system that the plan serves.
+        plan: the plan.
+        way: cards that would serve everything, if they are known.
+    """
     service = service_by_priority(plan, system)
     load_rpm = sum(item.load_rpm for item in service)
     return Shortage(
@@ -67,11 +78,11 @@ def find_shortage(
         of_servers=len(plan.documented),
         unserved_rps=(load_rpm - sum(item.served_rpm for item in service)) / SECONDS_PER_MINUTE,
         load_rps=load_rpm / SECONDS_PER_MINUTE,
-        way_out=_way_out(system, plan, limit_s, memo),
+        way_out=way,
     )
 
 
-def _way_out(system: System, plan: Plan, limit_s: float, memo: SizingMemo | None) -> WayOut | None:
+def _find_way_out(system: System, plan: Plan, limit_s: float, memo: SizingMemo | None) -> WayOut | None:
     """Return the cards that the cheapest plan without limits needs beyond those that exist."""
     if system.options.unlimited:
         return None
@@ -81,12 +92,20 @@ def _way_out(system: System, plan: Plan, limit_s: float, memo: SizingMemo | None
         return None
     deadline = Deadline.after(min(limit_s, system.options.time_limit_s))
     other = solve(free.with_rate_factors(plan.factor_of_pair), deadline=deadline, memo=memo)
-    if other.status == "feasible":
-        return None
+    return None if other.status == "feasible" else way_out(plan, other)
+
+
+def way_out(plan: Plan, free: Plan) -> WayOut:
+    """Return the cards that a plan without limits on cards needs beyond those that exist.
+
+    Args:
+        plan: the plan with limits.
+        free: the plan without limits.
+    """
     limits = {use.type: use.limit for use in plan.capacity}
     added = {
         use.type: use.used - limit
-        for use in other.capacity
+        for use in free.capacity
         if (limit := limits.get(use.type)) is not None and use.used > limit
     }
-    return WayOut(added, other.total_cost_cents_per_h, tuple(sorted(other.short_servers)))
+    return WayOut(added, free.total_cost_cents_per_h, tuple(sorted(free.short_servers)))

@@ -20,7 +20,7 @@ from optimizer.errors import InferplanError, SpecError
 from rest_server.security import KeyFiles, KeyScope
 from rest_server.web.changes import UNCHANGED, ChangeError, Changes, Steps
 from rest_server.web.shown import Opened, Outlook, PlanView
-from rest_server.web.work import first_document, is_sample, open_path, open_text, outlook_view, plan_view
+from rest_server.web.work import first_document, is_sample, open_text, outlook_view, plan_view, read_path
 
 T = TypeVar("T")
 FILE = "file"
@@ -156,7 +156,8 @@ class Desk:
             path = source
         else:
             raise SpecError(f"{source[:60]}: no document has this name; open it from the page")
-        return self._take(await self._run("open", open_path, path, self._settings), source, changes)
+        text = await self._run("open", read_path, path)
+        return text is not None and self._take(await self._opened(text), source, changes)
 
     async def open_text(self, text: str) -> bool:
         """Open a document from text of the visitor; return whether it was opened.
@@ -169,10 +170,20 @@ class Desk:
             raise SpecError(
                 f"the document has {size:,} bytes, over the limit of {limit:,}; give a smaller one"
             )
-        opened = await self._run("open", open_text, text, self._settings)
+        opened = await self._opened(text)
         return self._take(
             opened, UPLOAD if opened is None or opened.text != self.opened.text else self.source
         )
+
+    async def _opened(self, text: str) -> Opened | None:
+        """Return the document of a text with its findings: the kept one, or a new one, which is then kept."""
+        kept, key = self._service.state.kept, text.encode("utf-8", "replace")
+        opened: Opened | None = kept.find("open", key, UNCHANGED)
+        if opened is None:
+            opened = await self._run("open", open_text, text, self._settings)
+            if opened is not None:
+                kept.keep("open", key, UNCHANGED, opened)
+        return opened
 
     async def start(self, facts: str) -> bool:
         """Create and open a first document from the facts in the form; return whether it was opened.

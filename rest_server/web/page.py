@@ -54,7 +54,7 @@ class VisitorPage:
                 self._studies = ui.tab("Studies")
                 self._fleet = ui.tab("Live fleet") if settings.stateful else None
             ui.space()
-            self._name = ui.label("").classes("soft")
+            self._name = ui.label("").classes("soft name")
             theme = ui.button(icon="contrast", on_click=self._toggle, color=None)
             theme.props('flat dense round aria-label="Light or dark theme"')
             if settings.api_key_files:

@@ -111,6 +111,7 @@ class PlanTab:
         self._invalid.set_visibility(False)
         self._unserved.set_visibility(False)
         self._body.set_visibility(True)
+        self._body.classes(add="unplanned")
         self._tiles.show(())
         self._enable()
         self._answer.set_text(" ")
@@ -160,6 +161,7 @@ class PlanTab:
             is_new: whether the plan has changed; if not, only the controls and the status are updated.
         """
         self._controls.show()
+        self._body.classes(remove="unplanned")
         plan, pinned = self._desk.plan, self._desk.pinned
         if plan is None or self._solves:
             self._status.set_text(self._status.text if self._solves else "There is no plan.")

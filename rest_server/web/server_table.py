@@ -11,12 +11,12 @@ from nicegui import ui
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, share_text
-from optimizer.studies.target_rows import ServerRow, TargetShare
+from optimizer.studies.target_rows import TargetRow, TargetShare
 from rest_server.web.shown import PlanView, signed_text
 from rest_server.web.widgets import heading
 
 
-def _tightness(row: ServerRow) -> float:
+def _tightness(row: TargetRow) -> float:
     """Return the sort key by which unserved servers come first, and then those with the tightest targets."""
     tightest = row.tightest
     return -float("inf") if not row.in_full else -tightest.share if tightest else 0.0
@@ -29,7 +29,7 @@ HEADINGS = "server", "runs on", "targets", "capacity in use", "limited by"
 """Headings of the columns before the cost."""
 MAX_CLASSES = 4
 """Maximum number of service classes that the title of a priority names."""
-ORDERS: Mapping[str, tuple[str, Callable[[ServerRow], Any]]] = {
+ORDERS: Mapping[str, tuple[str, Callable[[TargetRow], Any]]] = {
     "priority": ("by priority", lambda _row: 0),
     "name": ("by name", lambda row: row.server),
     "target": ("tightest target first", _tightness),
@@ -112,7 +112,7 @@ class ServerTable:
         for piece, text in zip(self._pieces, texts, strict=True):
             piece.set_content(text)
 
-    def _table(self, view: PlanView, rows: Sequence[ServerRow], title: str, *, is_first: bool) -> str:
+    def _table(self, view: PlanView, rows: Sequence[TargetRow], title: str, *, is_first: bool) -> str:
         before = {} if self._pinned is None else {row.server: row for row in self._pinned.servers}
         heads = [*HEADINGS, f"cost [{cost_unit(view.currency)}]"]
         cells = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
@@ -124,7 +124,7 @@ class ServerTable:
         )
 
 
-def _group_of(rows: Sequence[ServerRow]) -> dict[str, str]:
+def _group_of(rows: Sequence[TargetRow]) -> dict[str, str]:
     """Return the title of the group of each row: its shared queue, or else its priority."""
     titles, queue = {}, ""
     for row in rows:
@@ -133,7 +133,7 @@ def _group_of(rows: Sequence[ServerRow]) -> dict[str, str]:
     return titles
 
 
-def _group_line(rows: Sequence[ServerRow], title: str) -> str:
+def _group_line(rows: Sequence[TargetRow], title: str) -> str:
     servers = [row for row in rows if not row.is_queue]
     if not title:
         return ""
@@ -145,7 +145,7 @@ def _group_line(rows: Sequence[ServerRow], title: str) -> str:
     return f'<p class="priority{state}">{escape(text)}</p>'
 
 
-def _row(row: ServerRow, old: ServerRow | None, heads: Sequence[str], view: PlanView) -> str:
+def _row(row: TargetRow, old: TargetRow | None, heads: Sequence[str], view: PlanView) -> str:
     cost, unit = row.cost_cents_per_h, view.currency
     text = "in its queue" if cost is None else f"{in_cost_unit(cost, unit):,.2f}"
     cells = (
@@ -166,7 +166,7 @@ def _by_share(target: TargetShare) -> float:
     return -target.share
 
 
-def _place(row: ServerRow, old: ServerRow | None, colours: Mapping[str, str]) -> str:
+def _place(row: TargetRow, old: TargetRow | None, colours: Mapping[str, str]) -> str:
     swatches = "".join(
         f'<span class="swatch" style="background: {colours[name]}"></span>'
         for name in dict.fromkeys(row.accelerators)

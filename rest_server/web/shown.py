@@ -3,14 +3,15 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from optimizer.quantities import quantity
+from optimizer.render.report_memo import Tile
 from optimizer.schema.faults import Fault
 from optimizer.section import FOR_PROGRAMS, FormattedValue, Section, SidePair
 from optimizer.studies.overview import TypeUsage
 from optimizer.studies.service import PriorityService
-from optimizer.studies.target_rows import ServerRow, State
+from optimizer.studies.target_rows import TargetRow
 from optimizer.text import printable
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -42,19 +43,6 @@ class Table:
     alert: bool = False
 
 
-class Tile(NamedTuple):
-    """A key figure of a plan, as the web page shows it."""
-
-    name: str
-    value: str
-    number: float
-    unit: str = ""
-    """Unit of the number."""
-    note: str = ""
-    """Second line."""
-    state: State = "ok"
-
-
 @dataclass(frozen=True, slots=True)
 class Repair:
     """Changes of a document that would serve more."""
@@ -70,7 +58,7 @@ class PlanView:
 
     status: str
     tiles: tuple[Tile, ...]
-    servers: tuple[ServerRow, ...]
+    servers: tuple[TargetRow, ...]
     tables: tuple[Table, ...]
     """Sections other than the servers."""
     types: tuple[TypeUsage, ...]

@@ -9,7 +9,8 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import Table, TableCell, Tile, row_differences, signed_text
+from optimizer.render.report_memo import Tile
+from rest_server.web.shown import Table, TableCell, row_differences, signed_text
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12

@@ -5,9 +5,8 @@ only through `jobs`, so numbers on the page equal those of the commands.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.quantities import precise, quantity
 from optimizer.render.answer_text import (
-    TYPICAL,
     cost_interval_text,
     measure_first_text,
     not_served_text,
@@ -31,7 +29,8 @@ from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import plan_sections
-from optimizer.render.report_sections import plan_headline, status
+from optimizer.render.report_memo import key_figures, typical_text
+from optimizer.render.report_sections import status
 from optimizer.schema.faults import Fault
 from optimizer.schema.files import document_files, read_parts, read_text, text_of
 from optimizer.schema.messages import validated
@@ -41,14 +40,13 @@ from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
 from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
 from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System, joined_document
-from optimizer.studies.estimates import EstimatePrice, price_of_estimates
+from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.explanation.explanation_document import Explanation
-from optimizer.studies.overview import Overview, describe
-from optimizer.studies.service import PriorityService, service_by_priority
+from optimizer.studies.overview import describe
+from optimizer.studies.service import service_by_priority
 from optimizer.studies.shortage import find_shortage, shortage_of
-from optimizer.studies.target_rows import ServerRow, State, server_rows
+from optimizer.studies.target_rows import server_rows
 from optimizer.text import printable
-from optimizer.units import SECONDS_PER_MINUTE
 from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -56,7 +54,6 @@ from rest_server.v1.work import system_from
 from rest_server.web.changes import OPTIONS, Changes
 from rest_server.web.progress import told
 from rest_server.web.shown import (
-    POINTS,
     Controls,
     Opened,
     Outlook,
@@ -64,7 +61,6 @@ from rest_server.web.shown import (
     Quantity,
     Repair,
     StudyView,
-    Tile,
     tables_of,
 )
 
@@ -78,8 +74,8 @@ PICTURED = {"sweep", "horizon"}
 """Studies whose result has a figure."""
 
 
-def open_path(path: str, settings: Settings) -> Opened:
-    """Open a sample, or a path that was given to the program; several files are joined to one text.
+def read_path(path: str) -> str:
+    """Return the text of a sample, or of a path that was given to the program; several files are joined.
 
     Raises:
         SpecError: the document cannot be read.
@@ -87,12 +83,11 @@ def open_path(path: str, settings: Settings) -> Opened:
     opened = Path(sample_or_path(path))
     files = document_files(opened)
     if len(files) == 1:
-        return open_text(read_text(files[0]), settings)
+        return read_text(files[0])
     try:
-        text = yaml_text(joined_document(read_parts(opened)))
+        return yaml_text(joined_document(read_parts(opened)))
     except SpecError:
-        text = "\n".join(read_text(file) for file in files)
-    return open_text(text, settings)
+        return "\n".join(read_text(file) for file in files)
 
 
 def open_text(text: str, settings: Settings) -> Opened:
@@ -204,7 +199,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     by_type = type_colours(sorted({item.type for item in system.accelerators.values()}))
     return PlanView(
         status=status(overview),
-        tiles=tuple(_tiles(overview, rows, service)),
+        tiles=tuple(key_figures(overview, rows, service)),
         servers=rows,
         tables=tables_of(item for item in plan_sections(plan, system)[1:] if item.name not in SHOWN_ABOVE),
         types=tuple(item for item in overview.types if item.type in by_type),
@@ -243,47 +238,10 @@ def outlook_view(base: bytes, changes: Changes, plan_json: bytes, settings: Sett
     sentences = (cost_interval_text(plan, price), measure_first_text(plan, price)) if price else ()
     return Outlook(
         answer=" ".join(f"{text}." for text in sentences if text),
-        cost_note=_typical_text(price, money),
+        cost_note=typical_text(price, money),
         shortage="" if shortage is None else shortage_text(shortage, money),
         remedy=remedy,
     )
-
-
-def _typical_text(price: EstimatePrice | None, money: Money) -> str:
-    if price is None:
-        return ""
-    if price.middle is None:
-        return f"{TYPICAL}: not computed in time"
-    served = "" if price.same_service else f" with {price.middle.served_in_full:,} servers"
-    return f"{TYPICAL}: {money.text(price.middle.total_cost_cents_per_h)}{served}"
-
-
-def _tiles(
-    overview: Overview, rows: Sequence[ServerRow], service: Sequence[PriorityService]
-) -> Iterator[Tile]:
-    """Yield the key figures: cost, service, reserves, the tightest target, and cards."""
-    plan, (cost, *others) = overview.plan, plan_headline(overview)
-    yield Tile(cost.name, cost.value, cost.number, cost.unit)
-    served, load = (
-        sum(getattr(item, field) for item in service) / SECONDS_PER_MINUTE
-        for field in ("served_rpm", "load_rpm")
-    )
-    note = f"{served:,.4g} of {load:,.4g} requests/s"
-    for fact in others[: 2 if plan.requires_reserve else 1]:
-        state: State = "missed" if fact.alert else "ok"
-        yield Tile(fact.name, fact.value, fact.number, fact.unit, note, state)
-        note = ""
-    tight = [(row.tightest.share, row.server, row.tightest) for row in rows if row.tightest is not None]
-    if tight:
-        share, server, target = max(tight, key=itemgetter(0))
-        yield Tile(
-            "tightest target", f"{target.percent} of the limit", 100 * share, POINTS,
-            f"{server}: {target.name} {target.text}", target.state,
-        )  # fmt: skip
-    used = sum(item.used for item in overview.types)
-    gone = [item.type for item in overview.types if item.limit and item.used >= item.limit]
-    note = f"all in use: {', '.join(gone)}" if gone else ""
-    yield Tile("cards", f"{used:,}", used, "cards", note)
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:

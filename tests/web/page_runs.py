@@ -33,7 +33,8 @@ SELECT_ALL = "\ue009a\ue009"
 FACT = """
 const facts = [...document.querySelectorAll(".fact")];
 const found = facts.find((each) => each.querySelector(".name").textContent === arguments[0]);
-return found ? found.querySelector(".value").textContent.trim() : "";
+const value = found ? found.querySelector(".value").textContent.trim() : "";
+return value === "…" ? "" : value;  // not yet known
 """
 NAMED = """
 const [places, name] = arguments;

@@ -148,4 +148,4 @@ def test_the_difference_of_shares_is_in_percentage_points() -> None:
         cells = (TableCell("a", "a"), TableCell(f"{share:.0%}", share))
         return Table("t", "T", (), ("server", "util"), (False, True), (cells,), ())
 
-    assert row_differences(shown(0.40), shown(0.35)) == [{1: "+5 % points"}]
+    assert row_differences(shown(0.40), shown(0.35)) == [{1: "+5 pp"}]

@@ -49,7 +49,6 @@ def cost(path: Path) -> str:
 def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     journey.save_into(tmp_path)
     journey.open("/", ".cm-content")
-    journey.press("New document")
     journey.choose("Models", "llama-3.1-8b")
     journey.browser.switch_to.active_element.send_keys("\ue00c")
     journey.choose("Card", "H100")
@@ -117,19 +116,23 @@ def test_a_server_is_explained(journey: Journey) -> None:
 def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> None:
     journey.look(400)
     journey.open("/?open=sample:gpus&load=1.5", ".fact")
-    journey.wait(lambda: journey.fact("priority 3 served") == "82%")
+    journey.wait(lambda: "Priority 3 · batch: 2 of 3 servers served in full" in journey.text())
     top = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
-    allocations, slider = (
-        journey.browser.execute_script(top, place) for place in (".region", "input[type=range]")
+    servers, slider = (
+        journey.browser.execute_script(top, place) for place in (".servers", "input[type=range]")
     )
-    assert allocations < slider, "results precede controls"
+    assert servers < slider, "results precede controls"
     assert journey.wider() <= 0
     rows = '[role=region][aria-label="Not served in full"] td button'
     journey.wait(lambda: journey.all(rows))
     journey.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", journey.all(rows)[0])
     journey.all(rows)[0].click()
     journey.wait(lambda: journey.shows("batch-llama-3.1-70b: why this accelerator"))
-    assert "fewest cards: " in journey.text()
+    journey.wait(lambda: "Repairs" in journey.text())
+    before = journey.fact("served in full")
+    journey.browser.execute_script("document.querySelector('.repair button').click()")
+    journey.wait(lambda: journey.fact("served in full") not in {"", before})
+    assert journey.fact("served in full") == "10 of 10 servers"
     journey.check()
 
 
@@ -160,7 +163,7 @@ def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: 
     steps: list[tuple[str, str, Callable[[], None]]] = [
         ("headroom", "20", lambda: journey.type("Headroom of all servers [%]", f"{SELECT_ALL}20\t")),
         ("spares", "1", lambda: journey.type("Spare replicas of each server", f"{SELECT_ALL}1\t")),
-        ("estimates", "middle", lambda: journey.choose("Estimated token times", "middle")),
+        ("estimates", "middle", lambda: journey.choose("Estimated token times", "typical")),
         ("budget", "100 USD/h", lambda: journey.type("budget [USD/h]", f"{SELECT_ALL}100\t")),
     ]
     journey.press("Limits and other numbers")
@@ -196,4 +199,4 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
     assert costs[1] > costs[0]
     difference = f"requests/s more of priority 3, {costs[1] - costs[0]:,.2f} {plans[0].currency}/h more."
     journey.wait(lambda: difference in journey.text())
-    assert journey.fact("priority 3 served") == "100%"
+    assert "Priority 3 · batch: 3 of 3 servers served in full" in journey.text()

@@ -15,7 +15,7 @@ from rest_server.settings import Settings
 from rest_server.web.changes import Changes
 from rest_server.web.progress import SharedProgress, told
 from rest_server.web.shown import in_words
-from rest_server.web.work import open_text, plan_view, study_view
+from rest_server.web.work import open_text, outlook_view, plan_view, study_view
 
 SETTINGS = Settings(solver_processes=0, max_servers=3)
 ROOMY = Settings(solver_processes=0)
@@ -61,7 +61,7 @@ def test_figures_are_those_of_solve() -> None:
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
     more = document([server("s1", 540.0), server("s2", 540.0)], [accelerator("A", cost=40.0)], {"A": 3})
     plan = solve(load_system(more))
-    assert {fact.name: fact.value for fact in view.facts}["total cost"] == (
+    assert {tile.name: tile.value for tile in view.tiles}["total cost"] == (
         Money.of(plan).text(plan.total_cost_cents_per_h)
     )
     assert json.loads(view.plan) == json.loads(plan.to_json())
@@ -70,30 +70,56 @@ def test_figures_are_those_of_solve() -> None:
     ]
 
 
-def test_reserves_precede_the_cost() -> None:
+def test_key_figures_state_what_is_missing() -> None:
     source = document([server("s", 500, spareReplicas=1), server("t")], [accelerator("A")], {"A": 2})
     view = plan_view(open_text(json.dumps(source), SETTINGS).base, Changes(), SETTINGS)
-    shown = [(fact.name, fact.value, fact.number, fact.alert) for fact in view.facts[:3]]
+    shown = [(tile.name, tile.value, tile.number, tile.state) for tile in view.tiles[:3]]
     assert shown == [
-        ("served in full", "2 of 2 servers", 2, False),
-        ("have their reserve", "0 of 1 server", 0, True),
-        ("total cost", "20.00 cents/h", 20, False),
+        ("total cost", "20.00 cents/h", 20, "ok"),
+        ("served in full", "2 of 2 servers", 2, "ok"),
+        ("have their reserve", "0 of 1 server", 0, "missed"),
     ]
     assert view.status.endswith("Every server is served in full. 1 server lacks its reserve: s.")
 
 
-def test_service_of_each_priority_precedes_the_cost(specs: Path) -> None:
+def test_unserved_load_is_stated_with_the_cards_that_would_serve_it(specs: Path) -> None:
+    """gpus.yaml at 2.5 times the load: five of ten servers are not served in full."""
+    base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
+    changes = Changes(given={"load": "2.5"})
+    view = plan_view(base, changes, ROOMY)
+    outlook = outlook_view(base, changes, view.plan, ROOMY)
+    assert view.shortage.startswith("Not served: ")
+    assert view.shortage.endswith(" (5 of 10 servers).")
+    assert outlook.shortage == f"{view.shortage} Serve all: +16 H100 +28 H200, 263.20 USD/h."
+    assert outlook.remedy is not None
+    assert outlook.remedy.changes == {"count:H100": "32", "count:H200": "44"}
+    remedied = plan_view(base, Changes(given=changes.given | outlook.remedy.changes), ROOMY)
+    assert remedied.shortage == ""
+    assert remedied.cost == pytest.approx(263.2)
+    assert [row.server for row in view.servers if not row.places] == [
+        "batch-llama-3.1-70b",
+        "batch-qwen3-32b",
+    ]
+
+
+def test_typical_cost_and_what_to_measure_first_follow_the_plan(specs: Path) -> None:
+    base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
+    view = plan_view(base, Changes(), ROOMY)
+    assert view.answer == "129.20 USD/h, cautious."
+    outlook = outlook_view(base, Changes(), view.plan, ROOMY)
+    assert outlook.answer.startswith("129.20 USD/h, 72.80 if token times are in the middle")
+    assert "Measure first: " in outlook.answer
+    assert outlook.cost_note == "typical: 72.80 USD/h"
+
+
+def test_the_service_of_two_plans_is_compared_by_priority(specs: Path) -> None:
     """gpus.yaml at 50 % more load: chat and agents in full, batch in part; 8 more H100 complete it."""
     base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
     short, full = (
         plan_view(base, Changes(given={"load": "1.5"} | more), ROOMY) for more in ({}, {"count:H100": "24"})
     )
-    assert [(fact.name, fact.value, fact.alert) for fact in short.facts[1:5]] == [
-        ("priority 1 served", "100%", False),
-        ("priority 2 served", "100%", False),
-        ("priority 3 served", "82%", True),
-        ("total cost", "180.80 USD/h", False),
-    ]
+    assert {row.priority for row in short.servers if not row.in_full} == {3}
+    assert short.tiles[0].value == "180.80 USD/h"
     costs, unit = (full.cost, short.cost), cost_unit(full.currency)
     assert in_words(full.service, short.service, costs, unit) == (
         "Against the pinned plan: 10.9 requests/s more of priority 3, 3.60 USD/h more."
