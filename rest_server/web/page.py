@@ -112,6 +112,8 @@ class VisitorPage:
     async def open(self, work: Callable[[], Awaitable[bool]]) -> None:
         """Await work that opens a document, show the document in all tabs, and plan it."""
         if not await self.guarded(work):
+            if not self._desk.is_closed:
+                self._plan_tab.show(is_new=False)
             return
         opened = self._desk.opened
         self._document_tab.show()

@@ -44,6 +44,7 @@ class PlanTab:
         """Starting times of the running solves."""
         self._drawer = Drawer(desk, guarded, self._try)
         with ui.element("div").style("width: 100%") as self._body:
+            self._wait = ui.label("").classes("panel wait")
             with ui.element("div").classes("strip"):
                 self._tiles = TileBar()
             with ui.column().classes("panel summary"):
@@ -117,6 +118,7 @@ class PlanTab:
         self._answer.set_text(" ")
         self._words.set_visibility(False)
         self._status.set_text("Opening the document")
+        self._wait.set_text(self._status.text)
         self._drawer.close()
         self._servers.clear()
         for box in (self._warnings, self._charts, self._tables, self._limits):
@@ -153,6 +155,7 @@ class PlanTab:
             count, passed_s = len(controls.servers), time.monotonic() - self._solves[-1]
             noun = "server" if count == 1 else "servers"
             self._status.set_text(f"Planning {count:,} {noun}, {passed_s:.0f} s")
+            self._wait.set_text(self._status.text)
 
     def show(self, *, is_new: bool = True) -> None:
         """Show the plan, compared with the pinned one.

@@ -118,7 +118,7 @@ def test_the_printed_page_is_a4_and_cuts_no_column(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", mostly_slow(MAX_PAGES, 0))
-def test_the_first_printed_page_is_the_memo_and_the_appendix_is_short(
+def test_the_memo_fits_on_a_page_and_the_appendix_is_short(
     browser: Any, specs: Path, tmp_path: Path, sample: str
 ) -> None:
     path = tmp_path / "report.html"

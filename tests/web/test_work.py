@@ -82,7 +82,7 @@ def test_key_figures_state_what_is_missing() -> None:
     assert view.status.endswith("Every server is served in full. 1 server lacks its reserve: s.")
 
 
-def test_unserved_load_is_stated_with_the_cards_that_would_serve_it(specs: Path) -> None:
+def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
     """gpus.yaml at 2.5 times the load: five of ten servers are not served in full."""
     base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
     changes = Changes(given={"load": "2.5"})
