@@ -20,8 +20,8 @@ from optimizer.schema.accelerators import Power
 ROOT = Path(__file__).parents[2]
 SECTIONS = [
     "headline", "targets-picture", "types", "servers", "unserved", "overload", "repairs", "growth",
-    "estimates", "risks", "assignment", "latencies", "overview", "cards", "targets", "comparison", "classes", "replicas",
-    "assumptions", "prices",
+    "estimates", "risks", "assignment", "latencies", "overview", "cards", "targets", "comparison",
+    "classes", "replicas", "assumptions", "prices",
 ]  # fmt: skip
 OF_SHORTAGE = {"unserved", "overload", "repairs"}
 """Only of a plan with a server that is not served in full."""

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from browsers import opened
+from commands import COUNTED
 from forked import forked
-from patience import until
+from patience import PATIENCE_S, until
 
 SHIFTS = """
 if (!window.moved) {  // not yet by an earlier journey of this browser
@@ -57,8 +58,10 @@ axe.run(document, {runOnly: arguments[0]}).then((found) => done(found.violations
 
 @contextmanager
 def served(log: Path, *options: str) -> Iterator[str]:
-    """Run a command that serves the page; yield the address of the service."""
-    with log.open("wb") as errors, forked(*options, "--port", "0", errors=errors) as process:
+    """Run a command that serves the page, patient on a busy machine; yield the address of the service."""
+    patient = COUNTED | {"INFERPLAN_REQUEST_TIMEOUT_S": str(PATIENCE_S)}
+    command = *options, "--port", "0"
+    with log.open("wb") as errors, forked(*command, environment=patient, errors=errors) as process:
         until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
         found = re.search(r"listening on (http://[^\"\s]+)", log.read_text("utf-8"))
         assert found, log.read_text("utf-8")
