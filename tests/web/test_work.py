@@ -11,6 +11,7 @@ from builders import accelerator, document, server
 from optimizer import load_system, solve
 from optimizer.money import cost_unit
 from optimizer.render.money import Money
+from optimizer.schema.samples import DESCRIPTIONS, samples
 from rest_server.settings import Settings
 from rest_server.web.changes import Changes
 from rest_server.web.progress import SharedProgress, told
@@ -68,6 +69,10 @@ def test_figures_are_those_of_solve() -> None:
     assert [(item.type, item.used, item.limit) for item in view.types] == [
         (item.type, item.used, item.limit) for item in plan.capacity
     ]
+
+
+def test_every_sample_has_a_description() -> None:
+    assert set(DESCRIPTIONS) == set(samples())
 
 
 def test_key_figures_state_what_is_missing() -> None:
