@@ -62,14 +62,14 @@ def solve(
             Computing them can take as long again as the time limit.
         timings: receives the time of each stage.
         deadline: time at which the plan is due; default: now plus the time limit of the options. Sizing the
-            candidates counts towards it, but is never interrupted.
+            candidates counts towards it, but is interrupted only where it simulates batch servers.
         memo: cache of sizings across solves, for control loops in which loads change and profiles do not; it
             does not change the plan.
         options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
         SpecError: an option, the backend or the format of the model file does not exist, or a value is out
-            of range.
+            of range; or the time limit ends before all batch servers are simulated.
         SolverError: the solver failed, or the plan does not pass verification.
     """
     from optimizer.checking.checks import with_warnings  # reads the catalogue
@@ -160,7 +160,7 @@ def solve_in_full(
     if undivided is not system:
         memo, excluded = memo or SizingMemo(), with_possible(excluded, undivided)
     with clock.stage("candidates"):
-        candidates = find_candidates(undivided, memo)
+        candidates = find_candidates(undivided, memo, lambda: deadline.passed)
     with clock.stage("solve"):
         problem = build_problem(candidates, excluded)
         solution = choose(problem, backend, deadline)

@@ -199,3 +199,11 @@ def test_rows_take_stages_and_jobs() -> None:
     overrun = BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}).analyze()
     assert not isinstance(overrun, BatchAnswer)
     assert overrun.stable_rate_rps == pytest.approx(1000 / (7.5 + 40 + 6), rel=0.02)
+
+
+def test_the_time_limit_interrupts_sizing_by_simulation() -> None:
+    simulated = system_of(stages=[PRE | {"workers": 9}])
+    with pytest.raises(SpecError, match=r"^optimizer\.timeLimit: it ends before .* \(--time-limit\)$"):
+        solve(simulated, time_limit_s=1e-6)
+    assert solve(simulated).complete
+    assert solve(system_of(), time_limit_s=1e-6).complete

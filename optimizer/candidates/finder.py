@@ -4,11 +4,13 @@ Sizing is vectorised over pairs with the same latency model, in chunks with simi
 bounded, and the time per pair does not depend on the number of pairs.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from optimizer.arrays import IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.memo import SizingMemo
@@ -28,7 +30,9 @@ from optimizer.spec.system import System
 
 
 @checks_documents
-def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
+def find_candidates(
+    system: System, memo: SizingMemo | None = None, is_over: Callable[[], bool] | None = None
+) -> Candidates:
     """Size every server–accelerator pair of a system.
 
     A pair that cannot serve is not an error, but a rejection with its reason.
@@ -36,6 +40,10 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     Args:
         memo: cache of sizings, to reuse for systems with the same profiles and targets; it does not change
             the candidates.
+        is_over: function that returns whether the time limit has passed; asked before replicas are simulated.
+
+    Raises:
+        SpecError: the time limit has passed before all replicas are simulated.
     """
     arrays = arrays_of(system)
     shape = arrays.profile_of.shape
@@ -44,7 +52,9 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
     # Queues are sized for each subset of their members, so separately.
     pairs = pairs.take(~arrays.servers.is_queue[pairs.server])
-    table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts, memo)
+    table = _sized(
+        arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts, memo, is_over
+    )
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
@@ -71,7 +81,13 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
 # --- from pairs to candidates --------------------------------------------------------------------------
 
 
-def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
+def _sized(
+    arrays: SystemArrays,
+    pairs: Pairs,
+    verdicts: Verdicts,
+    memo: SizingMemo | None,
+    is_over: Callable[[], bool] | None,
+) -> CandidateTable:
     """Size all pairs; return candidates for those that can serve, and record rejections in `verdicts`."""
     idle = arrays.servers.load_rps[pairs.server] == 0
     tables = [no_rows(arrays, pairs)]
@@ -79,7 +95,11 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
         _idle_candidates(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
     ]
     loaded = chunks(arrays, pairs, np.flatnonzero(~idle))
-    tables += in_threads(lambda rows: loaded_candidates(arrays, pairs.take(rows), verdicts, memo), loaded)
+
+    def sized(rows: IntArray) -> CandidateTable:
+        return loaded_candidates(arrays, pairs.take(rows), verdicts, memo, is_over)
+
+    tables += in_threads(sized, loaded)
     return CandidateTable.joined(tables)
 
 

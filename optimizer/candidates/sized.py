@@ -5,6 +5,7 @@ pair of a shared queue one for each class. The classes of a queue have fixed sha
 maximum rate is the smallest of those of its classes (docs/math.md, eq. 176 and 177).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from optimizer.candidates.pairs import Pairs, law_of
 from optimizer.candidates.rows import MEANS, candidate_rows, no_rows
 from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
+from optimizer.errors import SpecError
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.sizing import SizedRows
 from optimizer.queueing.targets import target_ratio
@@ -26,7 +28,11 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def loaded_candidates(
-    arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
+    arrays: SystemArrays,
+    pairs: Pairs,
+    verdicts: Verdicts,
+    memo: SizingMemo | None,
+    is_over: Callable[[], bool] | None = None,
 ) -> CandidateTable:
     """Size pairs; return candidates with the maximum rate, the required replicas, and latencies at the load.
 
@@ -34,9 +40,21 @@ def loaded_candidates(
         pairs: pairs with load and the same latency and queue model; all or none are shared queues.
         verdicts: receives the rejected pairs with their reasons.
         memo: cache of sizings.
+        is_over: function that returns whether the time limit has passed; asked if the pairs are simulated.
+
+    Raises:
+        SpecError: the time limit has passed.
     """
     pairs, factor = _usable_pairs(arrays, pairs, verdicts)
-    return _sized(arrays, pairs, factor, verdicts, memo) if len(pairs.server) else no_rows(arrays, pairs)
+    if not len(pairs.server):
+        return no_rows(arrays, pairs)
+    rows = rows_of(arrays, pairs)
+    if is_over is not None and rows.queues.is_simulated and is_over():
+        raise SpecError(
+            "optimizer.timeLimit: it ends before all batch servers without exact results are sized (bursty "
+            "arrivals, stages, jobs or the trigger gap); raise it (--time-limit)"
+        )
+    return _sized(arrays, pairs, factor, rows, verdicts, memo)
 
 
 def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:
@@ -53,10 +71,15 @@ def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tup
 
 
 def _sized(
-    arrays: SystemArrays, pairs: Pairs, factor: FloatArray, verdicts: Verdicts, memo: SizingMemo | None
+    arrays: SystemArrays,
+    pairs: Pairs,
+    factor: FloatArray,
+    rows: ServerRows,
+    verdicts: Verdicts,
+    memo: SizingMemo | None,
 ) -> CandidateTable:
     """Return the candidates of R ≥ 1 pairs; `factor` is the usable share of each maximum rate."""
-    servers, rows, of = arrays.servers, rows_of(arrays, pairs), SizedRows.of if memo is None else memo.rows
+    servers, of = arrays.servers, SizedRows.of if memo is None else memo.rows
     sized = of(rows.queues, rows.targets)
     # A queue is as good as its most demanding class: its largest rate is the smallest over its rows, and its
     # lowest rate the largest.

@@ -206,6 +206,11 @@ class QueueModel(RowArrays, ABC):
         """Mask of rows in which a latency can fall as the rate grows, shape (R,)."""
         return np.zeros(len(self.stable_rate_rps), np.bool_)
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any row is simulated, which takes a fraction of a second for each."""
+        return False
+
     @abstractmethod
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return long-run metrics at arrival rates > 0, shape (R,); finite even above the stable rate."""

@@ -124,7 +124,7 @@ class BulkQueues(QueueModel):
     name: ClassVar[str] = "bulk"
     takes_variability: ClassVar[bool] = True
     judges_shares: ClassVar[bool] = True
-    chunk_elements: ClassVar[int] = 2**9  # rows are slow, so they are computed in threads
+    chunk_elements: ClassVar[int] = 2**7  # rows are slow, so they are computed in threads
     base_ms: FloatArray
     slope_ms: FloatArray
     max_batch: IntArray
@@ -192,6 +192,11 @@ class BulkQueues(QueueModel):
     def is_non_monotone(self) -> BoolArray:
         """Mask of servers whose window delays requests at low rates, so targets can fail there."""
         return self.policy.window_ms > 0
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any server has no exact results."""
+        return any(is_simulated(line, cv) for line, cv in zip(self.lines, self.arrival_cv, strict=True))
 
     @property
     def law_type(self) -> type[Law]:
