@@ -52,8 +52,8 @@ class StudyTab:
                 {"load": "load of all servers"}, label="Vary", value="load", with_input=True
             )
             self._vary.style("width: 100%")
-            low, high = self._numbers(("From", 0.5), ("To", 3))
-            self._ask("sweep", lambda: {"vary": [f"{self._vary.value}={low.value:g}..{high.value:g}"]})
+            first, last = self._numbers(("From", 0.5), ("To", 3))
+            self._ask("sweep", lambda: {"vary": [f"{self._vary.value}={first.value:g}..{last.value:g}"]})
         with self._question(
             "Explanation",
             "Why this plan: the value of cards and targets, and what would serve more.",
