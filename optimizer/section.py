@@ -29,6 +29,8 @@ class FormattedValue(NamedTuple):
     text: str
     value: str | float | None
     """The value itself, for CSV."""
+    state: str = ""
+    """State that a colour shows: `missed`, `tight`, or empty for none."""
 
 
 class SidePair(NamedTuple):

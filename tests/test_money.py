@@ -19,6 +19,7 @@ from optimizer.plan.files import plan_from_value
 from optimizer.render.money import Money
 from optimizer.render.pages import render_report
 from optimizer.schema import Accelerator
+from optimizer.section import FormattedValue
 from optimizer.studies.figures.making import make_figure
 from optimizer.units import UnitError
 
@@ -167,5 +168,5 @@ def test_an_explanation_keeps_cents_in_its_numbers() -> None:
 def test_amounts_are_written_in_one_way() -> None:
     assert Money().text(123456.789) == "123,456.79 cents/h"
     assert Money("USD").text(123456.789) == "1,234.57 USD/h"
-    assert Money("USD").change(-250) == ("-2.50", -2.5)
-    assert Money("USD").change(0.1) == ("0.00", 0.001)
+    assert Money("USD").change(-250) == FormattedValue("-2.50", -2.5)
+    assert Money("USD").change(0.1) == FormattedValue("0.00", 0.001)

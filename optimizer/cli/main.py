@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from optimizer.cli.command import Command, one_line
+from optimizer.cli.help import HelpFormatter, commands_text, group_flags, with_examples
 from optimizer.errors import IncompletePlanError, InferplanError
 from optimizer.jobs.table import LOCAL_STUDIES, STUDIES
 from optimizer.text import some_names
@@ -68,9 +69,12 @@ COMMANDS |= {name: summary for name, (_, summary) in _OTHERS.items()}
 """Summaries of the commands by name, in the order in which help lists them."""
 
 _DESCRIPTION = """\
-Plan an LLM inference fleet: which accelerator, how many replicas and what batch size for every
-(service class, model), so that latency and throughput targets hold at the least cost."""
+Plan an LLM inference fleet: which accelerator, how many replicas and what batch size for \
+every (service class, model), so that latency and throughput targets hold at the least cost."""
 _EPILOG = """\
+{commands}
+
+'inferplan COMMAND --help' shows the flags of a command, with examples.
 PATH is a YAML or JSON file, a directory of such files, - for standard input, or sample:NAME.
 
 exit status:
@@ -171,6 +175,7 @@ class _ArgumentParser(argparse.ArgumentParser):
         if name is not None:
             add_arguments, run = _command(name)
             add_arguments(self)
+            group_flags(self)
             self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
@@ -244,15 +249,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = _ArgumentParser(
         prog="inferplan",
         description=_DESCRIPTION,
-        epilog=_EPILOG.format(codes="\n".join(f"  {code:<5}{text}" for code, text in EXIT_CODES.items())),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="inferplan [-h] [--version] COMMAND ...",
+        epilog=_EPILOG.format(
+            commands=commands_text(COMMANDS),
+            codes="\n".join(f"  {code:<5}{text}" for code, text in EXIT_CODES.items()),
+        ),
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.set_defaults(run=lambda _: parser.print_help())  # without a command
+    commands = parser.add_subparsers(metavar="COMMAND", prog="inferplan")
     for name, summary in COMMANDS.items():
-        description = f"{summary[0].upper()}{summary[1:]}."
-        commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+        description = with_examples(name, f"{summary[0].upper()}{summary[1:]}.")
+        commands.add_parser(
+            name, help=summary, description=description, allow_abbrev=False, formatter_class=HelpFormatter
+        )
         commands.choices[name].command = name
         commands.choices[name].beside = commands.choices
     parser.set_defaults(parser=parser)

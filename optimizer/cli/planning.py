@@ -1,6 +1,7 @@
 """Sub-commands `solve`, `check` and `candidates`, which read a system."""
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -38,12 +39,15 @@ from optimizer.quantities import counted
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.progress import working
 from optimizer.render.simulation_sections import simulated_repair_sections, simulation_sections
-from optimizer.section import Section
+from optimizer.schema.faults import Fault
+from optimizer.section import Section, sentence
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from optimizer.studies.estimates import EstimatePrice, price_of_estimates
 from optimizer.studies.overload import Overload, find_overload
+from optimizer.studies.shortage import Shortage, find_shortage
 from optimizer.studies.simulation.simulation_document import Simulation
+from optimizer.text import capitalised, printable
 
 
 class SolveFlags(EffortOptions):
@@ -145,6 +149,8 @@ def _print_plan(
     A simulation is included in the JSON, or follows in further tables.
     """
     show_warnings(plan.warnings)
+    if not arguments.json and not arguments.csv and arguments.table is None:
+        tables = [*tables, next_command(plan, arguments)]
     if arguments.json and simulation is None:
         print(plan.to_json())
     elif arguments.json and simulation is not None:
@@ -164,15 +170,32 @@ def _tables(plan: Plan, system: System, arguments: argparse.Namespace, timings: 
     """Return the tables of a plan, with those of the studies that solve again if they are requested."""
     overload: Overload | None = None
     price: EstimatePrice | None = None
+    shortage: Shortage | None = None
     if arguments.json:
         return []
+    if not arguments.csv and arguments.table is None:
+        with timings.stage("shortage"), working("searching for cards that serve everything"):
+            shortage = find_shortage(system, plan)
     if _shows("overload", arguments):
         with timings.stage("overload"), working("trying other options"):
             overload = find_overload(system, plan)
     if _shows("estimates", arguments):
         with timings.stage("estimates"), working("trying the middle of the estimates"):
             price = price_of_estimates(system, plan)
-    return plan_sections(plan, system, overload, price)
+    return plan_sections(plan, system, overload, price, shortage)
+
+
+def next_command(plan: Plan, arguments: argparse.Namespace) -> Section:
+    """Return the last line of a plan: its service, and the command that explains it."""
+    given = {name: getattr(arguments, name) for name in _EXPLAINED}
+    flags = [f"--{name}={value}" for name, value in given.items() if value]
+    path = "FILE" if arguments.path == "-" else arguments.path
+    command = shlex.join(["inferplan", "explain", path, *flags])
+    return sentence(f"{capitalised(plan.service_text)}. Next: {command}", "" if plan.complete else "red")
+
+
+_EXPLAINED = ("load", "scale", "estimates", "saturation")
+"""Flags with a value that the suggested command repeats."""
 
 
 def _shows(table: str, arguments: argparse.Namespace) -> bool:
@@ -197,11 +220,12 @@ def _check(arguments: argparse.Namespace) -> int:
         })  # fmt: skip
         return 2 if documents.faults else 0
     for fault in documents.faults:
-        print_stderr(f"inferplan: error: {one_line(str(fault))}")
+        print_stderr(f"inferplan: error: {one_line(str(fault))}{_marked_line(fault)}")
     for warning in documents.warnings:
-        print_stderr(f"inferplan: warning: {one_line(str(warning))}")
+        print_stderr(f"inferplan: warning: {one_line(str(warning))}{_marked_line(warning)}")
     system = documents.system
     if system is None:
+        print_stderr(f"inferplan: {counted(len(documents.faults), 'error')}")
         return 2
     versions = sum(len(server.split or ()) for server in system.spec.servers)
     counts: tuple[tuple[int, str] | tuple[int, str, str], ...] = (
@@ -219,6 +243,25 @@ def _check(arguments: argparse.Namespace) -> int:
             "inferplan: note: too many servers and accelerators to size here; run 'inferplan candidates'"
         )
     return 0
+
+
+def _marked_line(fault: Fault) -> str:
+    """Return the line of a file with a fault and a caret below it; empty for a document in memory."""
+    path = Path(fault.source)
+    if fault.position is None or not path.is_file() or path.stat().st_size > MAX_MARKED_BYTES:
+        return ""
+    line, column = fault.position
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    text = printable(lines[line - 1]) if line <= len(lines) else ""
+    start = max(column - MAX_BEFORE, 0)
+    shown = f"{line:>6} | {text[start : start + SHOWN_CHARACTERS]}"
+    return f"\n{shown}\n{' ' * 9}{' ' * (column - 1 - start)}^" if text.strip() else ""
+
+
+MAX_MARKED_BYTES = 1_000_000
+"""Maximum size of a file whose lines are shown."""
+MAX_BEFORE, SHOWN_CHARACTERS = 50, 70
+"""Maximum number of characters of a line before a fault, and altogether."""
 
 
 def _add_candidates(parser: argparse.ArgumentParser) -> None:

@@ -45,7 +45,7 @@ PLOTS = {
     "occupancy": "distribution of the number of requests in a replica",
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
-    "timing": "token times of the fitted latency model against batch",
+    "timing": "token times of the latency model against batch",
     "distribution": "distribution of request latencies: closed form and simulated",
     "percentiles": "mean and percentile latencies against load: closed form and simulated",
     "window": "replicas and latency of a batch server by window and batch limit",
@@ -154,12 +154,12 @@ def _plot(arguments: argparse.Namespace) -> None:
     file_format = _picture_format(arguments)
     with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
         figure = show_fit(arguments.path) if arguments.kind in OF_PROFILES else _figure(arguments)
+        if not figure.panels and not arguments.json:
+            raise SpecError(f"{figure.title}: {figure.note}")
         if file_format is not None:
             write_bytes(draw(figure, file_format), arguments.output)
     if arguments.json:
         print(figure.to_json())
-    elif not figure.panels:
-        print(figure.note)
 
 
 def _figure(arguments: argparse.Namespace) -> Figure:

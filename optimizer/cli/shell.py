@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.cli.command import Command
-from optimizer.schema.samples import PREFIX, samples
+from optimizer.schema.samples import DESCRIPTIONS, PREFIX, samples
 from optimizer.spec.writing import copy_tree
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -30,9 +30,11 @@ def _add_samples(parser: argparse.ArgumentParser) -> None:
 
 
 def _samples(arguments: argparse.Namespace) -> None:
-    for name, path in samples().items():
+    found = samples()
+    width = max(map(len, found)) + len(PREFIX)
+    for name, path in sorted(found.items(), key=lambda item: [*DESCRIPTIONS, *found].index(item[0])):
         if arguments.folder is None:
-            print(f"{PREFIX}{name}")
+            print(f"{PREFIX + name:<{width}}  {DESCRIPTIONS.get(name, '')}".rstrip())
         else:
             print(copy_tree(path, arguments.folder / path.name))
 

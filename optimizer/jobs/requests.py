@@ -134,7 +134,9 @@ class ModelOptions(Request):
     batch_sizing: Literal["profile", "optimal"] | None = None
     """Batch limits: those of the profiles (`profile`), or chosen for each server (`optimal`)."""
     estimates: EstimateEnd | None = None
-    """End of the interval of estimated token times that plans use (upper, the slow end)."""
+    """Point of the intervals of estimated token times: upper (cautious, the default), middle (typical) or
+    lower.
+    """
 
     def given(self) -> dict[str, object]:
         """Return the optimizer options that the request overrides, by their Python names.

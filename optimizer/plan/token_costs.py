@@ -29,3 +29,19 @@ def token_costs(plan: Plan, system: System) -> dict[str, float]:
         if each is not None:
             result[name] = each
     return result
+
+
+def mean_token_cost(plan: Plan, system: System) -> float | None:
+    """Return the cost per million tokens [cents] of all servers with tokens together; None without tokens."""
+    planned, placed = plan.planned_in(system), rows_of(plan)
+    costs = token_costs(plan, system)
+    tokens = {name: planned.servers[name].current.load for name in costs}
+    millions_per_h = {
+        name: sum(row.rate_rpm for row in placed[name])
+        * MINUTES_PER_HOUR
+        * (load.in_tokens + load.out_tokens)
+        / 1e6
+        for name, load in tokens.items()
+    }
+    total = sum(millions_per_h.values())
+    return sum(costs[name] * millions for name, millions in millions_per_h.items()) / total if total else None

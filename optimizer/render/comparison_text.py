@@ -117,7 +117,7 @@ def _cost_difference(comparison: Comparison) -> str:
         f"{comparison.first.label} {money.amount(before)}, {comparison.second.label} {money.amount(after)}"
     )
     if comparison.kind == "scarcity" and difference > 0:
-        return f"Scarcity costs {by}{percent}: {costs}."
+        return f"The limits on cards cost {by}{percent}: {costs}."
     if comparison.kind == "load_change":
         return f"The load change {'costs' if difference > 0 else 'saves'} {by}{percent}: {costs}."
     return f"The second plan costs {by} {'more' if difference > 0 else 'less'}{percent}: {costs}."

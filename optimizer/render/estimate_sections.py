@@ -1,16 +1,22 @@
 """Sections on estimated profiles, on estimates compared with measurements, and on the catalogue."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
 
 from optimizer.profiles.catalogue import Catalogue
 from optimizer.profiles.documents import entry_document
 from optimizer.profiles.efficiency import VERSION
+from optimizer.profiles.ends import at_end
 from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelEntry
+from optimizer.profiles.intervals import Estimated
+from optimizer.profiles.memory import GIB
+from optimizer.profiles.numbers import ITL_MS, TTFT_MS, EstimateNumbers
 from optimizer.profiles.points import PointEstimate
 from optimizer.quantities import precise, quantity, significant
 from optimizer.section import (
+    NOTHING,
     Column,
     FormattedValue,
     Paragraph,
@@ -29,10 +35,11 @@ def estimate_sections(estimate: ProfileEstimate) -> list[Section]:
     """Return the sections of an estimated profile: values with their intervals, their basis, and warnings."""
     return [
         _headline(estimate),
+        *_number_sections(EstimateNumbers(estimate)),
         _values(estimate),
         *([_alpha_by_batch(estimate)] if estimate.model.experts else []),
         *titled_list("Rests on", _basis(estimate), bullet="- "),
-        *titled_list("Warnings", estimate.warnings, bullet="- "),
+        *titled_list("Notes", estimate.warnings, bullet="- "),
     ]
 
 
@@ -49,6 +56,46 @@ def _headline(estimate: ProfileEstimate) -> Section:
             Paragraph(f"weights {form.name}{rest}, cache {estimate.iterations.cache}, {lengths}"),
         ]
     )
+
+
+def _number_sections(numbers: EstimateNumbers) -> list[Section]:
+    """Return the tables of numbers for readers: one replica, and decoding by number of users."""
+    estimate, load = numbers.estimate, numbers.largest_load_rps
+    low, value, high = (size / GIB for size in estimate.memory.free_bytes)
+    rows: list[tuple[str, Estimated | float | None, str]] = [
+        (f"TTFT of {precise(estimate.deployment.in_tokens)} tokens alone", numbers.prompt_ms, "ms"),
+        (f"largest load, ITL {ITL_MS:g} ms and TTFT {TTFT_MS:,g} ms", load, "requests/s"),
+        ("weights on each card", estimate.memory.weight_bytes / GIB, "GiB"),
+        ("KV cache on each card", Estimated(value, low, high), "GiB"),
+    ]
+
+    def end(field: str) -> Callable[[Any], float | None]:
+        def value(row: Any) -> float | None:
+            number = row[1]
+            if isinstance(number, Estimated):
+                return float(getattr(number, field))
+            return number if field == "value" else None
+
+        return value
+
+    columns = (
+        words("one replica", lambda row: row[0]),
+        *(
+            Column(heading, end(field), form=significant(3), none="" if field != "value" else NOTHING)
+            for heading, field in (("estimate", "value"), ("low", "low"), ("high", "high"))
+        ),
+        words("unit", lambda row: row[2]),
+    )
+    by_users = (
+        Column("users", "users", form=",d"),
+        Column("time per token", "token_ms.value", "ms", significant(3)),
+        Column("low", "token_ms.low", "ms", significant(3)),
+        Column("high", "token_ms.high", "ms", significant(3)),
+        Column("per user", "per_user_tps", "tokens/s", significant(3)),
+        Column("per card", "per_card_tps", "tokens/s", significant(3)),
+    )
+    title = "Decoding by users: speed of each against throughput of a card"
+    return [table("Estimates", columns, rows, "numbers"), table(title, by_users, numbers.users, "users")]
 
 
 def _values(estimate: ProfileEstimate) -> Section:
@@ -72,7 +119,8 @@ def _values(estimate: ProfileEstimate) -> Section:
     value, low, high = (_whole(end) for end in (tokens.value, tokens.low, tokens.high))
     rows.append(("KV capacity", value, low, high, "tokens"))
     batch, least = _whole(estimate.max_batch), _whole(estimate.max_batch_low)
-    rows.append(("largest batch", batch, least, None, "requests"))
+    most = _whole(at_end(estimate, "lower").max_batch)
+    rows.append(("largest batch", batch, least, most, "requests"))
     columns = (
         words("figure"),
         Column("estimate", form=quantity),

@@ -10,8 +10,8 @@ from optimizer.schema import EstimateEnd
 MAX_NAMED = 5
 """Maximum number of profiles or pools named in a sentence."""
 ENDS = {
-    "upper": "the slow end of their intervals",
-    "middle": "the middle of their intervals",
+    "upper": "cautious: the slow end of their intervals",
+    "middle": "typical: the middle of their intervals",
     "lower": "the fast end of their intervals",
 }
 
@@ -33,9 +33,7 @@ def estimates_notes(*plans: Plan) -> list[str]:
 
 def estimate_note(end: EstimateEnd) -> str:
     """Explain the mark of estimated values, for a plan whose values are all estimated."""
-    return (
-        f"~ token times are estimated from data sheets, not measured, at {ENDS[end]}; measure before you buy"
-    )
+    return f"~ token times are estimated from data sheets, not measured ({ENDS[end]}); measure before you buy"
 
 
 def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
@@ -44,8 +42,8 @@ def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
         count = sum(pool.estimated is not None for pool in pools)
         yield (
             "~ token times are estimated from data sheets, not measured "
-            f"({count:,} of {counted(len(pools), 'pool')}), "
-            f"at {' and '.join(ENDS[end] for end in sorted(ends))}; measure before you buy"
+            f"({count:,} of {counted(len(pools), 'pool')}; "
+            f"{' and '.join(ENDS[end] for end in sorted(ends))}); measure before you buy"
         )
 
 

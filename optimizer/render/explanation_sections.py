@@ -13,10 +13,10 @@ from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Unserved
 from optimizer.plan.placements import place_name, rows_of
 from optimizer.quantities import counted, precise, quantity, share_text, significant
+from optimizer.render.answer_text import shortage_text
 from optimizer.render.estimates import estimates_notes
 from optimizer.render.explanation_proof import proof_sections
 from optimizer.render.explanation_text import (
-    binding_text,
     changes,
     changes_title,
     effect_value,
@@ -29,8 +29,20 @@ from optimizer.render.explanation_text import (
 )
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import limit_columns, limit_unit, overload_section
+from optimizer.render.plan_text import proof_text
 from optimizer.render.server_sections import server_sections
-from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table, titled_list, words
+from optimizer.section import (
+    RPM,
+    Column,
+    FormattedValue,
+    Paragraph,
+    Section,
+    name,
+    sentence,
+    table,
+    titled_list,
+    words,
+)
 from optimizer.studies.explanation.explanation_document import (
     IGNORES_CAPACITIES,
     Alternative,
@@ -44,6 +56,8 @@ from optimizer.studies.explanation.explanation_document import (
     UnitValues,
     WishCost,
 )
+from optimizer.studies.shortage import Shortage, WayOut
+from optimizer.units import SECONDS_PER_MINUTE
 
 _BY_POLICY = (
     "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
@@ -76,14 +90,28 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
 
 
 def _headline(explanation: Explanation) -> Section:
-    plan = explanation.plan
-    mode = "unlimited" if IGNORES_CAPACITIES in explanation.notes else "limited"
-    served = plan.service_text + (f"; {plan.reserve_text}" if plan.requires_reserve else "")
-    stopped = "" if plan.status == "optimal" else ", the solver stopped early"
-    gap = f", gap {plan.gap:.2%}" if plan.gap else ""
-    return sentence(
-        f"{Money.of(plan).text(plan.total_cost_cents_per_h)}   {mode} plan{stopped}{gap}, {served}", "bold"
-    )
+    plan, money = explanation.plan, Money.of(explanation.plan)
+    text = [Paragraph(money.text(plan.total_cost_cents_per_h), "bold")]
+    shortage = None if explanation.server is not None or plan.complete else _shortage(explanation)
+    if shortage is not None:
+        text.append(Paragraph(shortage_text(shortage, money), "bold red"))
+    reserves = f"; {plan.reserve_text}" if plan.requires_reserve else ""
+    unlimited = IGNORES_CAPACITIES in explanation.notes
+    text.append(Paragraph(f"{plan.service_text}{reserves}: {proof_text(plan, unlimited=unlimited)}."))
+    return Section(text=text)
+
+
+def _shortage(explanation: Explanation) -> Shortage:
+    """Return the unserved load of an explained plan, with the cheapest repair by cards."""
+    plan, servers, repair = explanation.plan, explanation.servers, explanation.repair
+    load_rps = sum(item.load_rpm for item in servers) / SECONDS_PER_MINUTE
+    served_rps = sum(item.load_rpm * item.served_fraction for item in servers) / SECONDS_PER_MINUTE
+    cheapest = None if repair is None else repair.cheapest
+    way_out = None
+    if repair is not None and cheapest is not None and cheapest.added:
+        beyond = tuple(item.server for item in repair.beyond_units)
+        way_out = WayOut(cheapest.added, cheapest.total_cost_cents_per_h, beyond)
+    return Shortage(len(plan.short_servers), len(plan.documented), load_rps - served_rps, load_rps, way_out)
 
 
 # --- all servers -----------------------------------------------------------------------------------------
@@ -123,11 +151,11 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     columns = (
         name("server", lambda line: FormattedValue(line.item.server * (line.place == 0), line.item.server)),
         name("runs on", lambda line: elsewhere.get(line.item.server) or _runs_on(*line)),
-        words("binding constraint", lambda line: _binding(*line), rank=2),
+        words("limited by", lambda line: _limited_by(*line), rank=2, none=""),
         Column("headroom", lambda line: line.once(_headroom), RPM, quantity, 3),
         Column("headroom share", lambda line: line.once(_headroom_share), form=".1%", rank=5),
         name("next-best alternative", lambda line: "".join(alternative(line.item)[line.place :][:1])),
-        Column("would cost", lambda line: line.once(price), money.unit),
+        Column("changes cost by", lambda line: line.once(price), money.unit),
     )
     lines = (
         _Line(item, place)
@@ -164,12 +192,12 @@ def _why_none(item: ServerExplanation) -> str:
 def _runs_on(item: ServerExplanation, place: int) -> str:
     if place < len(item.pools):
         pool = item.pools[place]
-        return f"{pool.num_replicas:,} x {pool.accelerator}"
+        return f"{pool.num_replicas:,} × {pool.accelerator}"
     return "" if item.pools else _why_none(item)
 
 
-def _binding(item: ServerExplanation, place: int) -> str:
-    return binding_text(item.pools[place].binding) if place < len(item.pools) else ""
+def _limited_by(item: ServerExplanation, place: int) -> str:
+    return item.pools[place].limited_by if place < len(item.pools) else ""
 
 
 def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
@@ -191,7 +219,7 @@ def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
     next_best = item.next_best
     if next_best is None:
         return ["not answered" if item.pools else "-"]
-    pools = [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in next_best.pools]
+    pools = [f"{pool.num_replicas:,} × {pool.accelerator}" for pool in next_best.pools]
     if next_best.effect.interval is not None:
         return pools or ["none found"]
     names = {item.server, *(name for name, group in plan.group_of.items() if group == item.server)}

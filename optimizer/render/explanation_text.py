@@ -1,17 +1,16 @@
 """Phrases and sentences of explanations: prices, shares, service and binding constraints."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import label_of
 from optimizer.render.money import Money
 from optimizer.render.plan_text import level_unit
 from optimizer.schema.classes import priority_name
 from optimizer.section import FormattedValue, Section, titled_list
 from optimizer.solvers.objectives import VALUE
-from optimizer.studies.explanation.explanation_document import Binding, Effect, EffectRange, ServiceChange
+from optimizer.studies.explanation.explanation_document import Effect, EffectRange, ServiceChange
 from optimizer.text import some_names
 
 UNSETTLED = "not settled in time"
@@ -64,17 +63,6 @@ def _served_text(item: ServiceChange) -> str:
         now = "now" if item.in_full_after else "no longer"
         return f"{item.server} {now} with its minimum number of replicas"
     return f"{item.server} {shares} ({quantity(item.load_change_rpm, sign=True)} req/min)"
-
-
-def binding_text(limits: Sequence[Binding]) -> str:
-    """Join the names of binding constraints."""
-    return ", ".join(limit_text(item) for item in limits) or "-"
-
-
-def limit_text(item: Binding) -> str:
-    """Return the name of a binding constraint, with the stage of the replica that it concerns, if any."""
-    name = "share of requests within their targets" if item.limit == "missed" else label_of(item.limit)
-    return name if item.stage is None else f"{name} {item.stage}"
 
 
 def part_text(part: str) -> str:

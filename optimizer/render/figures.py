@@ -17,6 +17,7 @@ from optimizer.quantities import precise, significant
 from optimizer.queueing.measures import statistic_of
 from optimizer.section import CSV_ONLY, NOTHING, Column, FormattedValue
 from optimizer.studies.overview import PoolRow
+from optimizer.studies.target_rows import target_share_of
 
 Value = FormattedValue | float | str | None
 MISSING = FormattedValue(NOTHING, None)
@@ -24,6 +25,8 @@ BINDING = 1
 """Column rank of the metric that is nearest to its limit in the most pools; the next metrics get the next
 ranks.
 """
+MAX_ALWAYS = 2
+"""Maximum number of metrics with targets whose columns are never hidden."""
 OTHER_STATISTIC = 7
 """Column rank of a metric's statistics that no target limits."""
 
@@ -59,17 +62,26 @@ def columns_of(
 def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, list[Column]]:
     """Return the columns of a plan's table by metric.
 
-    In tables for readers, a metric with targets has one column, with the statistic and limit of its tightest
-    target. CSV has means, targets and percentiles in separate columns.
+    A metric with targets has one column, with value, limit and share of its tightest target, which a narrow
+    terminal never hides if there are at most `MAX_ALWAYS` such columns.
     """
     pools, alone = list(pools), len(kinds) == 1
     metrics = list(shown_in("plan", kinds))
     binding = Counter(_binding_metric(metrics, pool) for pool in pools)
     order = sorted((shown.metric for shown in metrics), key=lambda metric: -binding[metric])
+    always = len(limited_metrics(kinds, pools)) <= MAX_ALWAYS
     return {
-        shown.metric: list(_plan_columns(shown, pools, BINDING + order.index(shown.metric), alone=alone))
+        shown.metric: list(
+            _plan_columns(shown, pools, 0 if always else BINDING + order.index(shown.metric), alone=alone)
+        )
         for shown in metrics
     }
+
+
+def limited_metrics(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> list[Shown]:
+    """Return the metrics of a plan's table on which any pool has a target."""
+    metrics, pools = shown_in("plan", kinds), list(pools)
+    return [shown for shown in metrics if any(pool.targets_on(shown.metric) for pool in pools)]
 
 
 def _binding_metric(metrics: Sequence[Shown], pool: PoolRow) -> str:
@@ -90,7 +102,7 @@ def _plan_columns(
     statistics = {"mean" if figure is None else statistic_of(figure.measure) for figure in tightest}
     base = column(shown, alone=alone)
     if limited:
-        heading = f"{with_statistic(shown.heading, statistics)} (target)"
+        heading = f"{with_statistic(shown.heading, statistics)}/target"
         of = partial(_tightest, shown, statistics)
         yield base._replace(name=heading, of=of, rank=binding_rank, in_csv=False)
     is_mean = statistics == {"mean"}
@@ -140,9 +152,11 @@ def _tightest(shown: Shown, statistics: Collection[str], pool: PoolRow) -> Value
     mine = of_pool(pool, shown.metric, "plan")
     tightest = None if mine is None else tightest_of(pool.targets_on(shown.metric))
     if mine is None or tightest is None:
-        return _mean(shown, pool)
-    text = f"{mine.text(tightest.value)} ({precise(tightest.limit)})"
-    return FormattedValue(stated(statistic_of(tightest.measure), statistics, text), tightest.value)
+        has_own_column = bool(set(statistics) - {"mean"})
+        return FormattedValue("", None) if has_own_column else _mean(shown, pool)
+    share = target_share_of(shown.metric, tightest, mine)
+    text = stated(statistic_of(tightest.measure), statistics, share.cell)
+    return FormattedValue(text, tightest.value, share.state)
 
 
 def _mean(shown: Shown, pool: PoolRow) -> Value:

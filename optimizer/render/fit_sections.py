@@ -8,7 +8,7 @@ from optimizer.fitting.prediction import Predicted
 from optimizer.fitting.profile import FittedProfile
 from optimizer.kinds.replicas import Percentiles
 from optimizer.quantities import quantity, significant
-from optimizer.section import Column, Paragraph, Section, name, table, titled_list
+from optimizer.section import Column, FormattedValue, Paragraph, Section, name, table, titled_list
 
 
 def fit_sections(profile: FittedProfile) -> list[Section]:
@@ -71,7 +71,7 @@ def _law(profile: FittedProfile) -> Section:
     values = {item.key: float(getattr(profile.iteration, item.name)) for item in PARAMETERS}
     ends = profile.fit.intervals
     columns = (
-        name("parameter", "key"),
+        name("parameter", lambda item: FormattedValue(_LETTERS.get(item.key, item.key), item.key)),
         Column("value", lambda item: values[item.key], form=quantity),
         Column("2.5 %", lambda item: ends[item.key][0] if item.key in ends else None, form=significant(2)),
         Column("97.5 %", lambda item: ends[item.key][1] if item.key in ends else None, form=significant(2)),

@@ -9,13 +9,31 @@ from optimizer.studies.horizon.horizon_document import Horizon, HourPlan
 
 def horizon_sections(horizon: Horizon) -> list[Section]:
     """Return the sections of a horizon study."""
-    summary = f"{counted(horizon.hours, 'hour')}, {counted(horizon.intervals, 'interval')}"
-    if horizon.gap is not None:
-        summary += f"; the plan costs at most {percent(horizon.gap)} more than the optimum"
-    sections = [sentence(summary), _policies(horizon)]
+    sections = [sentence(_result(horizon), "bold"), sentence(_summary(horizon)), _policies(horizon)]
     if horizon.reservations:
         sections.append(_reservations(horizon))
     return [*sections, _hours(horizon)]
+
+
+def _result(horizon: Horizon) -> str:
+    """Return the cost of the plan, and the saving over the dearest policy that serves as much."""
+    plan, *others = horizon.policies
+    money = Money(horizon.currency)
+    text = f"{plan.name}: {money.amount(plan.total_cost)} {money.sum_unit}"
+    same = [item for item in others if item.unserved == plan.unserved and item.total_cost > plan.total_cost]
+    if same and plan.total_cost > 0:
+        dearest = max(same, key=lambda item: item.total_cost)
+        saved = 1 - plan.total_cost / dearest.total_cost
+        text += f"; {dearest.name}: {money.amount(dearest.total_cost)} ({saved:.0%} saved)"
+    return text
+
+
+def _summary(horizon: Horizon) -> str:
+    """Return the number of hours and intervals, and the proved distance to the optimum."""
+    summary = f"{counted(horizon.hours, 'hour')}, {counted(horizon.intervals, 'interval')}"
+    if horizon.gap is None:
+        return summary
+    return f"{summary}; at most {percent(horizon.gap)} above the cheapest possible plan"
 
 
 def _policies(horizon: Horizon) -> Section:

@@ -1,6 +1,7 @@
 """Sections of plans and of candidates."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from optimizer.arrays import grouped
@@ -14,13 +15,14 @@ from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
 from optimizer.plan.document import CapacityUse
 from optimizer.plan.placements import PlanRow, place_name, rows_of
-from optimizer.plan.token_costs import token_costs
+from optimizer.plan.token_costs import mean_token_cost, token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
+from optimizer.render.answer_text import cost_interval_text, measure_first_text, shortage_text
 from optimizer.render.estimates import ENDS, estimates_notes, marked
 from optimizer.render.explanation_text import part_text
-from optimizer.render.figures import columns_of, other_targets, plan_columns
+from optimizer.render.figures import MAX_ALWAYS, columns_of, limited_metrics, other_targets, plan_columns
 from optimizer.render.money import Money
-from optimizer.render.plan_text import figures_text, flags_text, level_unit, overload_notes, proved
+from optimizer.render.plan_text import figures_text, flags_text, level_unit, overload_notes, proof_text
 from optimizer.render.pool_table import pool_table
 from optimizer.render.service_text import service_text
 from optimizer.render.shape_sections import shape_sections
@@ -39,7 +41,10 @@ from optimizer.solvers.objectives import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
-from optimizer.studies.overview import PoolRow, describe, kinds_of_servers, queue_rows
+from optimizer.studies.overview import Overview, PoolRow, describe, kinds_of_servers, queue_rows
+from optimizer.studies.shortage import Shortage
+from optimizer.studies.target_rows import TargetRow, pool_targets, server_rows
+from optimizer.text import capitalised
 from optimizer.units import SECONDS_PER_MINUTE
 
 PARTLY_SERVED = (
@@ -50,60 +55,97 @@ PARTLY_SERVED = (
 
 
 def plan_sections(
-    plan: Plan, system: System, overload: Overload | None = None, price: EstimatePrice | None = None
+    plan: Plan,
+    system: System,
+    overload: Overload | None = None,
+    price: EstimatePrice | None = None,
+    shortage: Shortage | None = None,
 ) -> list[Section]:
-    """Return the sections of a plan: allocations with their targets, cards, and unserved load.
+    """Return the sections of a plan: its cost and service, allocations with their targets, and cards.
 
     Args:
+        plan: the plan.
         system: the system that it serves.
         overload: plans with other options that serve more, if they are known.
-        price: the plan with the middle of the estimates, if it is known.
+        price: its cautious and typical cost, if they are known.
+        shortage: its unserved load, if it is known.
     """
-    system = plan.planned_in(system)
+    given, system = system, plan.planned_in(system)
+    overview = describe(system, plan)
+    rows, costs = server_rows(given, plan, overview), token_costs(plan, system)
     return [
-        _headline(plan, system),
-        _allocations(plan, system),
+        headline(plan, system, rows, price, shortage),
+        _allocations(plan, system, overview, rows, costs),
         *group_sections(plan, queue_rows(system, plan), system),
         *shape_sections(plan),
         _cards(plan),
         *limit_sections(plan),
-        *feature_sections(plan, token_costs(plan, system)),
+        *feature_sections(plan, costs),
         unserved_section(plan),
         overload_section(overload, plan),
-        *([] if price is None else [estimates_section(price, plan)]),
+        *([] if price is None else [replace(estimates_section(price, plan), on_request=True)]),
         _levels(plan),
     ]
 
 
-def _headline(plan: Plan, system: System) -> Section:
-    served = len(system.streams) - len(plan.unserved)
-    proof = {
-        "optimal": proved(plan),
-        "feasible": "the solver stopped early",
-        "heuristic": "found by a heuristic, without proof",
-    }[plan.status]
-    gap = "" if plan.gap is None else f", gap {percent(plan.gap)}"
-    mode = "unlimited" if system.options.unlimited else "limited"
-    cost, cards = Money.of(plan).text(plan.total_cost_cents_per_h), sum(item.used for item in plan.capacity)
-    service = (
-        f"{served:,} of {counted(len(system.streams), 'server')} served in full, "
-        f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
-    )
-    text = [
-        Paragraph(f"{cost}   {mode} plan, {proof}{gap}", "bold"),
-        Paragraph(service, "green" if plan.complete else "yellow"),
-    ]
+def headline(
+    plan: Plan,
+    system: System,
+    rows: Sequence[TargetRow],
+    price: EstimatePrice | None = None,
+    shortage: Shortage | None = None,
+) -> Section:
+    """Return the first lines of a plan: cost, unserved load, targets and proof, in this order.
+
+    Args:
+        plan: the plan.
+        system: the system that it serves.
+        rows: its servers with their targets.
+        price: its cautious and typical cost, if they are known.
+        shortage: its unserved load, if it is known.
+    """
+    money = Money.of(plan)
+    text = [Paragraph(cost_interval_text(plan, price), "bold")]
+    if shortage is not None:
+        text.append(Paragraph(shortage_text(shortage, money), "bold red"))
+    text.append(_service(plan, rows, mean_token_cost(plan, system)))
     if plan.requires_reserve:
-        text.append(Paragraph(plan.reserve_text, "yellow" if plan.lacks_reserve else "green"))
-    return Section(text=text)
+        text.append(Paragraph(f"{capitalised(plan.reserve_text)}.", "yellow" if plan.lacks_reserve else ""))
+    text.append(Paragraph(f"{capitalised(proof_text(plan, unlimited=system.options.unlimited))}."))
+    measure_first = measure_first_text(plan, price)
+    return Section(text=[*text, *([Paragraph(f"{measure_first}.")] if measure_first else [])])
+
+
+def _service(plan: Plan, rows: Sequence[TargetRow], token_cost: float | None) -> Paragraph:
+    """Return the paragraph on served servers, cards, changes, and the target nearest to its limit.
+
+    Args:
+        plan: the plan.
+        rows: its servers with their targets.
+        token_cost: cost per million tokens [cents]; None without tokens.
+    """
+    moved = [change for change in plan.changes if change.before]
+    cards = counted(sum(item.used for item in plan.capacity), "card")
+    changed = f", {counted(len(plan.changes), 'change')} to what runs" if moved else ""
+    targets = [(item.share, row.server, item) for row in rows for item in row.targets if row.places]
+    nearest = max(targets, default=None, key=lambda item: item[0])
+    tight = (
+        "" if nearest is None else f"; tightest target: {nearest[1]} {nearest[2].name} {nearest[2].percent}"
+    )
+    style = "yellow" if not plan.complete else "green" if nearest is None or nearest[0] < 1 else ""
+    money = Money.of(plan)
+    each = "" if token_cost is None else f", {money.amount(token_cost)} {money.sum_unit} per million tokens"
+    return Paragraph(f"{plan.service_text} with {cards}{each}{changed}{tight}.", style)
 
 
 class _TableRow(NamedTuple):
-    """A row of the allocations table: one pool of a server, or a server without pools."""
+    """A row of the allocations table: a pool of a server, a server without pools, or a priority."""
 
     server: str
     priority: int
     pool: PoolRow | None
+    row: TargetRow | None = None
+    """The server; None for the heading of a priority."""
     is_first: bool = True
     elsewhere: Sequence[PlanRow] = ()
     """Rows on shared cards or of external services that serve the server instead of its own pools."""
@@ -113,68 +155,131 @@ class _TableRow(NamedTuple):
         return FormattedValue(str(value) if self.is_first else "", value)
 
 
-def _allocations(plan: Plan, system: System) -> Section:
-    overview = describe(system, plan)
-    columns = _allocation_columns(Money.of(plan), _kinds(overview.pools, system), overview.pools)
-    pools = grouped((pool.server, pool) for pool in overview.pools)
-    placed = rows_of(plan)
-    rows = (
-        _TableRow(
-            server,
-            system.priority(system.servers[server]),
-            pool,
-            i == 0,
-            [row for row in placed.get(server, ()) if row.mode != "own"],
-        )
-        for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
-        for i, pool in enumerate(pools.get(server, [None]))
-    )
+def _allocations(
+    plan: Plan, system: System, overview: Overview, rows: Sequence[TargetRow], costs: Mapping[str, float]
+) -> Section:
+    pools = overview.pools
+    columns = _allocation_columns(Money.of(plan), _kinds(pools, system), pools, costs)
     notes = [*estimates_notes(plan), *_bottlenecks(plan)]
     notes += ["Costs include those of the nodes, in proportion to cards."] if plan.nodes else []
-    return table("Allocations", columns, rows, notes=notes, for_csv=pool_table(overview, system))
+    if any(0 < row.served_share < 1 for row in rows):
+        notes.append("Percentages in brackets: served share of the load of a server.")
+    items = [*_table_rows(plan, overview, rows)]
+    return table("Allocations", columns, items, notes=notes, for_csv=pool_table(overview, system))
 
 
-def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[PoolRow]) -> list[Column]:
+def _table_rows(plan: Plan, overview: Overview, rows: Sequence[TargetRow]) -> Iterator[_TableRow]:
+    """Yield the rows of the allocations table: servers by priority, each with its pools."""
+    pools, placed = grouped((pool.server, pool) for pool in overview.pools), rows_of(plan)
+    parts = grouped((name, part) for part, name in plan.server_of.items())
+    several = len({row.priority for row in rows}) > 1
+    before: int | None = None
+    for row in rows:
+        if plan.group_of.get(row.server):
+            continue  # members of queues have a table of their own
+        if several and row.priority != before:
+            yield _TableRow(f"Priority {row.priority}", row.priority, None)
+            before = row.priority
+        names = [row.server] if row.server in placed or row.server not in parts else parts[row.server]
+        for part in names:
+            elsewhere = [other for other in placed.get(part, ()) if other.mode != "own"]
+            for i, pool in enumerate(pools.get(part, [None])):
+                yield _TableRow(part, row.priority, pool, row, i == 0, elsewhere)
+
+
+def _allocation_columns(
+    money: Money, kinds: Sequence[Kind], pools: Sequence[PoolRow], costs: Mapping[str, float]
+) -> list[Column]:
     metrics = plan_columns(kinds, pools)
     losses = metrics.pop(LOSS.metric, [])
     others = [column for some in metrics.values() for column in some]
+    many = len(limited_metrics(kinds, pools)) > MAX_ALWAYS
+    alike = all(pool.estimated is not None for pool in pools)
+    per_million = money.column(
+        "per million tokens", lambda row: costs.get(row.server) if row.is_first else None, 4, money.sum_unit
+    )
     return [
-        name("server", lambda row: row.once(row.server)),
-        Column("prio", lambda row: row.once(row.priority), rank=6, none=""),
-        name("accelerator", _accelerator),
+        name("server", _server),
+        name("accelerators", lambda row: _place(row, mark=not alike)),
+        *([name("tightest target", _tightest)] if many else []),
         *map(_of_pool, (
-            Column("replicas", "num_replicas", form=",d"),
-            Column("cards", "units", form=",d", rank=4, none="0"),
-            Column("batch", "max_batch", form="d", rank=5),
-            Column("load", "arrival_rate_rpm", RPM, quantity, rank=4),
-            *losses,
-            Column("capacity", "max_arrival_rate_rpm", RPM, quantity, rank=8),
             *others,
             words("targets", _targets, rank=1, none=""),
-            Column("util", "utilization", form=".0%", rank=9),
+            Column("load of max", _load_share, form=".0%", rank=1),
         )),
-        money.column("cost", _cost),
+        money.column("cost", _cost)._replace(none=""),
+        words("limited by", _limited_by, rank=3, none=""),
+        per_million._replace(none=""),
+        *map(_of_pool, (
+            Column("batch", "max_batch", form="d", rank=5),
+            Column("cards", "units", form=",d", rank=6, none=""),
+            Column("load", "arrival_rate_rpm", RPM, quantity, rank=7),
+            Column("max load", "max_arrival_rate_rpm", RPM, quantity, rank=8),
+            *losses,
+            Column(_in_use(kinds), "utilization", form=".0%", rank=9),
+        )),
         _of_pool(name("estimated", "estimated", rank=FOR_PROGRAMS)),
     ]  # fmt: skip
 
 
+def _in_use(kinds: Sequence[Kind]) -> str:
+    """Return the heading of utilisations, which says of what they are."""
+    return kinds[0].words.utilisation_heading if len(kinds) == 1 else "batch or throughput in use"
+
+
 def _of_pool(column: Column) -> Column:
     """Convert a column of pools to a column of table rows, which show nothing if they lack a pool."""
-    return column._replace(of=lambda row: None if row.pool is None else column.value(row.pool))
+    return column._replace(
+        of=lambda row: FormattedValue("", None) if row.pool is None else column.value(row.pool)
+    )
 
 
-def _cost(row: _TableRow) -> float:
+def _load_share(pool: PoolRow) -> float | None:
+    return pool.arrival_rate_rpm / pool.max_arrival_rate_rpm if pool.max_arrival_rate_rpm else None
+
+
+def _server(row: _TableRow) -> FormattedValue:
+    state = "missed" if row.row is not None and not row.row.in_full else ""
+    return FormattedValue(row.server if row.is_first else "", row.server, state)
+
+
+def _limited_by(row: _TableRow) -> str:
+    return row.row.limited_by if row.row is not None and row.is_first else ""
+
+
+def _cost(row: _TableRow) -> float | None:
+    if row.row is None:
+        return None
     if row.elsewhere or row.pool is None:
         return sum((other.cost_cents_per_h for other in row.elsewhere), 0.0)
     return row.pool.cost_cents_per_h
 
 
-def _accelerator(row: _TableRow) -> FormattedValue:
-    for other in row.elsewhere:
-        return FormattedValue(place := place_name(*other.place), place)
+def _place(row: _TableRow, *, mark: bool) -> FormattedValue:
+    """Return replicas and accelerator: ``3 × H100``, with a mark if only some token times are estimates."""
+    if row.row is None:
+        return FormattedValue("", None)
     if row.pool is None:
-        return FormattedValue("idle", "idle")
-    return FormattedValue(marked(row.pool.placed_on, row.pool.estimated), row.pool.accelerator)
+        for other in row.elsewhere:
+            return FormattedValue(place := place_name(*other.place), place)
+        return (
+            FormattedValue("idle", "idle")
+            if row.row.in_full
+            else FormattedValue("not served", None, "missed")
+        )
+    place = f"{row.pool.num_replicas:,} × {row.pool.placed_on}"
+    partly = "" if row.row.in_full or not row.is_first else f" ({share_text(row.row.served_share)})"
+    return FormattedValue(
+        (marked(place, row.pool.estimated) if mark else place) + partly, place, "missed" if partly else ""
+    )
+
+
+def _tightest(row: _TableRow) -> FormattedValue:
+    shares = [] if row.pool is None else pool_targets(row.pool)
+    tightest = max(shares, key=lambda item: item.share, default=None)
+    if tightest is None:
+        return FormattedValue("", None)
+    return FormattedValue(f"{tightest.name} {tightest.cell}", tightest.share, tightest.state)
 
 
 def _targets(pool: PoolRow) -> FormattedValue:
@@ -304,7 +409,8 @@ def overload_section(overload: Overload | None, plan: Plan) -> Section:
 
 
 def estimates_section(estimate_price: EstimatePrice, plan: Plan) -> Section:
-    """Return the table of cards and costs at the slow end and at the middle of estimated token times."""
+    """Return the table of cards and costs of the cautious and of the typical plan."""
+    money = Money.of(plan)
     columns = (
         words("token times", lambda item: ENDS[item.estimates]),
         Column(
@@ -313,16 +419,18 @@ def estimates_section(estimate_price: EstimatePrice, plan: Plan) -> Section:
             form=lambda served: f"{served:,} of {estimate_price.servers:,}",
         ),
         Column("cards", "cards", form=",d"),
-        Money.of(plan).column("cost", lambda item: item.total_cost_cents_per_h),
+        money.column("cost", lambda item: item.total_cost_cents_per_h),
     )
-    ends = (
-        [estimate_price.upper]
-        if estimate_price.middle is None
-        else [estimate_price.upper, estimate_price.middle]
-    )
-    why = "The plan uses the slow end; the difference is the price of not measuring the token times."
-    late = " The plan with their middle was not solved in time." if estimate_price.middle is None else ""
-    return table("Estimated token times", columns, ends, "estimates", notes=[why + late])
+    middle = estimate_price.middle
+    ends = [estimate_price.upper] if middle is None else [estimate_price.upper, middle]
+    notes = ["Typical: not computed in time."] if middle is None else []
+    if middle is not None and not estimate_price.same_service:
+        notes.append("The two plans serve different loads, so their costs cannot be compared.")
+    notes += [
+        f"Measuring {gain.server} saves {money.text(gain.saving_cents_per_h)} if its token times are typical."
+        for gain in estimate_price.measure_first
+    ]
+    return table("Estimated token times", columns, ends, "estimates", notes=notes)
 
 
 def _levels(plan: Plan) -> Section:

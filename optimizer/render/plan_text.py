@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from optimizer.plan import Plan, PlanLevel, TargetFigure
-from optimizer.quantities import be
+from optimizer.quantities import be, percent
 from optimizer.render.money import Money
 from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.studies.overload import OtherOptions, Overload
@@ -12,6 +12,22 @@ from optimizer.studies.overload import OtherOptions, Overload
 def proved(plan: Plan) -> str:
     """Describe the proof of a plan whose solver finished: proved optimal, or proved within the gap."""
     return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
+
+
+def proof_text(plan: Plan, *, unlimited: bool) -> str:
+    """Describe how good a plan is: the best possible, the best found in time, or without proof.
+
+    Args:
+        plan: the plan.
+        unlimited: whether the plan may use any number of cards.
+    """
+    cards = "with any number of cards" if unlimited else "with the cards that exist"
+    if plan.status == "heuristic":
+        return f"found by a heuristic {cards}, without proof"
+    above = f", at most {percent(plan.gap)} above the optimum" if plan.gap else ""
+    if plan.status == "feasible":
+        return f"the best plan found in time {cards}{above}"
+    return f"the best possible plan {cards}{above}"
 
 
 def is_service(level: PlanLevel) -> bool:

@@ -1,16 +1,14 @@
 """Sections that explain one server: pools, next-best alternative, candidates and rejected pairs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from optimizer.plan import Plan
 from optimizer.plan.placements import rows_of
-from optimizer.quantities import percent, precise, quantity, share_text
+from optimizer.quantities import precise, quantity, share_text
 from optimizer.render.explanation_text import (
-    binding_text,
     effect_value,
     factor_text,
     interval_text,
-    limit_text,
     more_text,
     moves,
     named_service_changes,
@@ -25,7 +23,6 @@ from optimizer.render.plan_text import figures_text
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
 from optimizer.studies.explanation.explanation_document import (
     Alternative,
-    Binding,
     Explanation,
     Option,
     RejectedAccelerator,
@@ -33,8 +30,6 @@ from optimizer.studies.explanation.explanation_document import (
     ServerExplanation,
 )
 
-MIN_GAIN = 1e-3
-"""Smallest relative gain of the largest load that a table shows."""
 UNPROFILED = "no_profile"
 """Reason why a model cannot run on an accelerator without a profile; documents omit such pairs on purpose."""
 
@@ -72,12 +67,12 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
     for pool in item.pools:
         if pool.role:
             cost = money.text(pool.cost_cents_per_h)
-            yield f"{pool.num_replicas:,} x {pool.accelerator} with the role {pool.role} for {cost}."
+            yield f"{pool.num_replicas:,} × {pool.accelerator} with the role {pool.role} for {cost}."
             continue
         yield (
-            f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
-            f"{money.text(pool.cost_cents_per_h)}. "
-            + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else _unbound(item))
+            f"It runs on {pool.num_replicas:,} × {pool.accelerator} with batch {pool.max_batch} for "
+            f"{money.text(pool.cost_cents_per_h)}"
+            + (f", limited by: {pool.limited_by}." if pool.limited_by else ". It has no load.")
         )
     for placed in explanation.plan.allocations.get(item.server, ()):
         if placed.targets:
@@ -102,40 +97,13 @@ def _room(item: ServerExplanation) -> Iterator[str]:
         )
 
 
-def _unbound(item: ServerExplanation) -> str:
-    """Return the sentence for a pool without a binding constraint."""
-    return "Its servers have separate targets." if item.load_rpm else "It has no load."
-
-
-def _named(limits: Sequence[Binding]) -> str:
-    return "Binding constraint" if len(limits) == 1 else "Binding constraints"
-
-
-def _gains(limits: Sequence[Binding]) -> str:
-    steps = {
-        "missed": "1 % more requests beyond a target",
-        "throughput": "without it",
-        "batch": "one request more",
-        "memory": "memory for one request more",
-    }
-    return "; ".join(
-        limit_text(item)
-        + (
-            f" ({steps.get(item.limit, '1 % more')} raises the largest load by {percent(item.rate_gain)})"
-            if item.rate_gain and item.rate_gain >= MIN_GAIN
-            else ""
-        )
-        for item in limits
-    )
-
-
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
     """Describe what serves a server without its own cards, and its cost."""
     rows = rows_of(plan).get(server, ())
     cost = money.text(sum(row.cost_cents_per_h for row in rows))
     shared = [row for row in rows if row.mode == "shared"]
     if shared:
-        cards = ", ".join(f"{row.count:,} x {row.spot.accelerator} {row.spot.group}" for row in shared)
+        cards = ", ".join(f"{row.count:,} × {row.spot.accelerator} {row.spot.group}" for row in shared)
         return f"It runs on shared cards ({cards}); its part of their cost is {cost}."
     if rows:
         return f"Its external service answers its requests for {cost}."
@@ -147,7 +115,7 @@ def _elsewhere(server: str, plan: Plan, money: Money) -> str:
 
 def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
     effect = alternative.effect
-    where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
+    where = ", ".join(f"{pool.num_replicas:,} × {pool.accelerator}" for pool in alternative.pools)
     left = "would rent" if alternative.rents else "has no cards of its own"
     start = f"Next-best alternative: {where}" if where else f"Without its accelerators it {left}"
     start += "; the plan"
@@ -183,8 +151,8 @@ def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
         name("type", "type", rank=3),
         Column("batch", "max_batch", form="d", rank=2),
         money.column("own cost", lambda option: size(option).cost_cents_per_h, rank=1),
-        words("binding constraint", lambda option: binding_text(option.binding)),
-        Column("plan cost", lambda option: _forced(option, money, plan), money.unit),
+        words("limited by", "limited_by", none=""),
+        Column("changes cost by", lambda option: _forced(option, money, plan), money.unit),
     )
     title = "Where it can run, and the additional cost of the plan (* runs there)"
     notes = (

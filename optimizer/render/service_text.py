@@ -27,7 +27,9 @@ def lacking_columns(path: str) -> tuple[Column, Column]:
     names = attrgetter(path)
     return (
         Column("lack reserve", lambda item: len(names(item) or ()), "servers", ",d"),
-        words("which lack it", lambda item: some_names(names(item) or ()) or None, rank=3, none="none"),
+        words(
+            "servers without reserve", lambda item: some_names(names(item) or ()) or None, rank=3, none="none"
+        ),
     )
 
 

@@ -12,8 +12,11 @@ from optimizer.render.estimates import marked
 from optimizer.render.figures import columns_of, of_pool, stated, with_statistic
 from optimizer.render.money import Money
 from optimizer.render.simulation_text import (
+    FAR_FACTOR,
+    UNSETTLED,
     VERDICTS,
     missed_text,
+    off_plan,
     simulation_effort,
     simulation_headline,
     target_text,
@@ -37,6 +40,10 @@ PERCENTILES = ("p50", "p90", "p95", "p99")
 SHOWN = PERCENTILES[2:]
 """Percentiles that the table shows even if no target limits them."""
 SIDES = ("plan", "simulated")
+NEAR_SATURATION = (
+    "The closed form of the plan is least exact near the largest rate of a replica and for 99th percentiles."
+)
+NOT_SETTLED = "±?: the run has not settled, so it has no interval; simulate more requests (--requests)."
 OTHER = 4
 """Lowest column rank of statistics that no target limits."""
 STATISTICS = ("mean", *PERCENTILES)
@@ -47,7 +54,7 @@ def simulation_sections(simulation: Simulation) -> list[Section]:
     """Return the outcome of a simulation, the metrics of every pool, and the targets not clearly met."""
     headline = Section(
         text=[
-            Paragraph(simulation_headline(simulation), "green" if simulation.holds else "yellow"),
+            Paragraph(f"{simulation_headline(simulation)}.", _style(simulation)),
             Paragraph(simulation_effort(simulation)),
         ]
     )
@@ -59,6 +66,12 @@ def simulation_sections(simulation: Simulation) -> list[Section]:
         *([_shapes(shapes)] if shapes else []),
         *([_doubtful(doubtful)] if doubtful else []),
     ]
+
+
+def _style(simulation: Simulation) -> str:
+    """Return the colour of the headline: green only if every target clearly holds."""
+    verdicts = {pool.verdict for pool in simulation.pools}
+    return "red" if "missed" in verdicts else "yellow" if "close" in verdicts else "green"
 
 
 _OfShape = tuple[SimulatedPool, SimulatedShape]
@@ -105,11 +118,15 @@ def _pools(simulation: Simulation) -> Section:
             for i, shown in enumerate(shown_in("simulation", kinds))
             for column in _columns(shown, headings[shown.metric], i, simulation.pools)
         ),
-        Column("within targets", "within_all.value", form=".1%"),
+        Column("within limits", "within_all.value", form=".1%"),
+        Column("times plan", lambda pool: off_plan(pool) or None, form="×{:.2f}".format),
         Column("finishes", "finishes_h", "h", quantity, rank=2, none=""),
         words("verdict", lambda pool: VERDICTS[pool.verdict].removesuffix(" to call")),
     )
-    return table("Pools", columns, simulation.pools)
+    texts = [column.cell(column.value(pool)) for column in columns for pool in simulation.pools]
+    notes = [NEAR_SATURATION] if any(off_plan(pool) >= FAR_FACTOR for pool in simulation.pools) else []
+    notes += [NOT_SETTLED] if any(text.endswith(UNSETTLED) for text in texts) else []
+    return table("Pools", columns, simulation.pools, notes=notes)
 
 
 def _columns(shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPool]) -> Iterator[Column]:
@@ -204,7 +221,7 @@ def _doubtful(pools: list[SimulatedPool]) -> Section:
         words("target", lambda row: row[1].target if row[1] else "steady state"),
         Column("limit", _limit),
         Column("simulated", _simulated),
-        Column("over", _excess, form="+.1%", none=""),
+        Column("of limit", _share_of_limit, form=".1%", none=""),
         words("verdict", lambda row: VERDICTS[row[1].verdict if row[1] else "missed"]),
         words("why", lambda row: row[0].overload, none=""),
     )
@@ -237,11 +254,11 @@ def _limit(row: _Doubt) -> FormattedValue | None:
     return None if check is None else FormattedValue(target_text(check, check.limit, 6), check.limit)
 
 
-def _excess(row: _Doubt) -> float | None:
+def _share_of_limit(row: _Doubt) -> float | None:
     pool, check = row
     if check is None or pool.overload or check.limit <= 0:
         return None
-    return check.simulated.value / check.limit - 1
+    return check.simulated.value / check.limit
 
 
 def simulated_repair_sections(repaired_plan: RepairedPlan) -> list[Section]:

@@ -88,7 +88,7 @@ def _days(sweep: Sweep, days: SampledDays) -> list[Section]:
     in_full, most = share_text(days.days_in_full_share), share_text(days.most_safe_days_share)
     summary = (
         f"{counted(days.samples, 'day')}, {spread}; replanned, {in_full} of the days are served in full; "
-        f"one fleet that is kept is safe on at most {most}"
+        f"the safest of the fleets that are kept is safe on {most}"
     )
     columns = (
         Column("days", "days_share", form=".0%"),

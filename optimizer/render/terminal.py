@@ -19,7 +19,7 @@ from rich.text import Text
 from optimizer.errors import SpecError
 from optimizer.render.names import shortened
 from optimizer.schema.messages import did_you_mean
-from optimizer.section import CSV_ONLY, FOR_PROGRAMS, Column, Paragraph, Section
+from optimizer.section import CSV_ONLY, FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section
 from optimizer.text import printable
 
 WIDTH_WITHOUT_TERMINAL = 80
@@ -32,6 +32,8 @@ that cannot be hidden do not fit.
 """
 BETWEEN = 2
 """Number of spaces between two columns."""
+STATE_STYLES = {"missed": "red", "tight": "yellow"}
+"""Style of cells by state; all other text in tables has none."""
 
 
 class Output(NamedTuple):
@@ -115,7 +117,8 @@ def _table(section: Section, width: int, hint: str) -> Iterator[RenderableType]:
     columns = [section.columns[i] for i in held]
     cells = [[section.columns[i].cell(row[i]) for i in held] for row in section.all_rows()]
     layout = _layout(columns, cells, width)
-    yield _grid(columns, cells, layout, total=section.total is not None)
+    styles = [[_style(row[i]) for i in held] for row in section.all_rows()]
+    yield _grid(columns, cells, styles, layout, total=section.total is not None)
     dropped = [
         column.name
         for column, size in zip(columns, layout, strict=True)
@@ -149,10 +152,12 @@ def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
     least = [_least(c, need, USUAL_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
     left = width - 2
     chosen = [i for i, column in enumerate(columns) if not column.rank]
+    optional = set(range(len(columns))) - set(chosen)
     if sum(least[i] + BETWEEN for i in chosen) - BETWEEN > left:
         least = [_least(c, need, MIN_CHARACTERS) for c, need in zip(columns, natural, strict=True)]
+        optional = set()  # names need the space
     left -= sum(least[i] + BETWEEN for i in chosen) - BETWEEN
-    for i in sorted(set(range(len(columns))) - set(chosen), key=lambda i: columns[i].rank):
+    for i in sorted(optional, key=lambda i: columns[i].rank):
         if least[i] + BETWEEN <= left:
             chosen.append(i)
             left -= least[i] + BETWEEN
@@ -197,8 +202,18 @@ def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], left
     return left
 
 
+def _style(value: Any) -> str:
+    """Return the style of a cell, which shows only a state."""
+    return STATE_STYLES.get(value.state, "") if isinstance(value, FormattedValue) else ""
+
+
 def _grid(
-    columns: Sequence[Column], cells: Sequence[Sequence[str]], layout: Sequence[int], *, total: bool
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    styles: Sequence[Sequence[str]],
+    layout: Sequence[int],
+    *,
+    total: bool,
 ) -> Table:
     """Return the table of the columns that are not hidden; `total` marks the last row as a total."""
     shown = [i for i, width in enumerate(layout) if width]
@@ -212,7 +227,7 @@ def _grid(
         heading = Text(_heading(columns[i], layout[i]))
         drawn.add_column(heading, justify="right" if right else "left", width=layout[i], no_wrap=True)
     for r, row in enumerate(zip(*fitted, strict=True)):
-        drawn.add_row(*map(Text, row))
+        drawn.add_row(*(Text(text, style=styles[r][i]) for text, i in zip(row, shown, strict=True)))
         if total and r == len(cells) - 2:
             drawn.add_section()
     return drawn

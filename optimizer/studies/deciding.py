@@ -15,6 +15,7 @@ from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
 from optimizer.candidates.class_rows import ServerRows, rows_of
 from optimizer.candidates.measuring import parts
 from optimizer.candidates.pairs import Pairs, arrays_of, batch_limit, requests_in_memory
+from optimizer.candidates.table import CandidateTable
 from optimizer.plan import Plan, Pool
 from optimizer.plan.rows import pool_pairs
 from optimizer.queueing.measures import TargetMeasure
@@ -53,9 +54,7 @@ def deciding_limits(system: System, plan: Plan) -> dict[tuple[str, str], Decider
     factor = plan.factor_of_pair
     numbers = np.array([pool.num_replicas for _, pool in pools])
     most_rps = np.array([pool.max_arrival_rate_rpm for _, pool in pools]) / SECONDS_PER_MINUTE / numbers
-    reached: dict[int, Decider] = {}
-    for rows, some in parts(arrays, pairs):
-        reached |= zip(rows.tolist(), _reached(arrays, some, most_rps[rows]), strict=True)
+    reached = reached_limits(arrays, pairs, most_rps)
     single = {name for name in plan.allocations if len(plan.serving_pools_of(name)) == 1}
     return {
         (name, pool.accelerator): _by_number(pool, int(arrays.servers.min_replicas[s]), alone=name in single)
@@ -77,6 +76,28 @@ def _by_number(pool: Pool, least: int, *, alone: bool) -> Decider | None:
         return "one replica"
     needed = np.ceil(share * pool.num_replicas * (1 - ROUNDING))
     return "minimum replicas" if alone and needed < pool.num_replicas <= least else None
+
+
+def reached_limits(arrays: SystemArrays, pairs: Pairs, most_rps: FloatArray) -> list[Decider]:
+    """Return the limit that each of R pairs reaches at its maximum rate [requests/s], shape (R,)."""
+    reached: dict[int, Decider] = {}
+    for rows, some in parts(arrays, pairs):
+        reached |= zip(rows.tolist(), _reached(arrays, some, most_rps[rows]), strict=True)
+    return [reached[i] for i in range(len(most_rps))]
+
+
+def deciding_limits_of(arrays: SystemArrays, rows: CandidateTable) -> list[Decider | None]:
+    """Return the limit that decides the size of each candidate; None without load, and for shared queues."""
+    load = arrays.servers.load_rps[rows.server]
+    loaded = np.flatnonzero((load > 0) & ~arrays.servers.is_queue[rows.server])
+    found: list[Decider | None] = [None] * len(rows)
+    if len(loaded):
+        few = rows.take(loaded)
+        reached = reached_limits(arrays, Pairs.of_rows(arrays, few), few.max_rate_rps)
+        one = (few.num_replicas == 1) & (load[loaded] <= HALF_A_REPLICA * few.max_rate_rps)
+        for i, (row, is_one) in enumerate(zip(loaded.tolist(), one.tolist(), strict=True)):
+            found[row] = "one replica" if is_one else reached[i]
+    return found
 
 
 def _reached(arrays: SystemArrays, pairs: Pairs, most_rps: FloatArray) -> list[Decider]:

@@ -75,6 +75,11 @@ class TargetShare:
         """Value and limit: ``45.4 of 50 ms``."""
         return f"{self.number} {self.unit}"
 
+    @property
+    def cell(self) -> str:
+        """Value, limit and share in few characters, without the unit: ``45.4/50 91%``."""
+        return f"{self.number.replace(' of ', '/')} {self.percent:>3}"
+
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
@@ -251,7 +256,7 @@ def _headings(row: PlanRow) -> dict[str, str]:
 def pool_targets(pool: PoolRow) -> tuple[TargetShare, ...]:
     """Return all targets of a pool with their values: on latencies, and on the share of late requests."""
     shares = [
-        _share(shown.metric, figure, shown)
+        target_share_of(shown.metric, figure, shown)
         for shown in kind_of_pool(pool).metrics
         for figure in pool.targets_on(shown.metric)
         if figure.limit
@@ -260,7 +265,10 @@ def pool_targets(pool: PoolRow) -> tuple[TargetShare, ...]:
         figure.measure for shown in kind_of_pool(pool).metrics for figure in pool.targets_on(shown.metric)
     }
     others = (figure for figure in pool.targets if figure.measure not in known and figure.limit)
-    return (*shares, *(_share("missed" if item.measure == MISSED.label else "", item) for item in others))
+    return (
+        *shares,
+        *(target_share_of("missed" if item.measure == MISSED.label else "", item) for item in others),
+    )
 
 
 def member_targets(row: QueueRow) -> tuple[TargetShare, ...]:
@@ -268,7 +276,7 @@ def member_targets(row: QueueRow) -> tuple[TargetShare, ...]:
     member, figures = row.member, list(row.targets)
     if member is not None and row.ttft_target_ms:
         figures.insert(0, TargetFigure(measure="TTFT", value=member.ttft_ms, limit=row.ttft_target_ms))
-    return tuple(_share(_metric_name(figure.measure), figure) for figure in figures if figure.limit)
+    return tuple(target_share_of(_metric_name(figure.measure), figure) for figure in figures if figure.limit)
 
 
 def worst_targets(shares: Iterable[TargetShare]) -> tuple[TargetShare, ...]:
@@ -285,7 +293,7 @@ def _metric_name(measure: str) -> str:
     return next((metric for metric in METRICS if is_about(measure, metric)), "")
 
 
-def _share(metric: str, figure: TargetFigure, shown: Shown | None = None) -> TargetShare:
+def target_share_of(metric: str, figure: TargetFigure, shown: Shown | None = None) -> TargetShare:
     """Return a target with its value in the displayed unit and with the displayed name of its metric."""
     if figure.measure == MISSED.label:
         return TargetShare("missed", "late requests", 100 * figure.value, 100 * figure.limit, "%")

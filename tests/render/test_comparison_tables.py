@@ -39,7 +39,7 @@ def test_no_line_is_wider_than_a_terminal_of_eighty_columns(
 
 def test_the_first_line_says_what_it_comes_to(scarcity: Comparison, moved_load: Comparison) -> None:
     assert headline(scarcity) == (
-        "Scarcity costs 8,095.50 cents/h (+44.47%): unlimited 18,205.00, limited 26,300.50."
+        "The limits on cards cost 8,095.50 cents/h (+44.47%): unlimited 18,205.00, limited 26,300.50."
     )
     assert told(scarcity).splitlines()[0].rstrip() == headline(scarcity)
     before, after = (side.plan.total_cost_cents_per_h for side in (moved_load.first, moved_load.second))

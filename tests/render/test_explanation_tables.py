@@ -54,7 +54,7 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
 def test_overview_names_pool_limit_headroom_alternative() -> None:
     text = told(explain(two_servers()))
     assert "2 of 2 servers served in full" in text
-    words = ["b", "2", "x", "A0", "TTFT,", "batch", "346.2", "69.2%", "2", "x", "A1", "+30.00"]
+    words = ["b", "2", "×", "A0", "TTFT", "target", "346.2", "69.2%", "2", "×", "A1", "+30.00"]
     assert row(text, "b") == words
     assert "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
     assert "Every number is the difference between two plans that are proved optimal." in text
@@ -149,10 +149,13 @@ def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
 
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     found = explain(two_servers())
-    assert "stopped early" not in told(found)
+    assert "found in time" not in told(found)
     stopped = found.plan.model_copy(update={"status": "feasible", "gap": 0.25})
     text = told(found.model_copy(update={"plan": stopped}))
-    assert "limited plan, the solver stopped early, gap 25.00%, 2 of 2 servers" in text
+    assert (
+        "2 of 2 servers served in full: the best plan found in time with the cards that exist, at most "
+        "25.00% above the optimum."
+    ) in " ".join(text.split())
 
 
 def test_alternatives_serving_more_are_explained_by_the_policy() -> None:
@@ -213,8 +216,8 @@ def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
     )
     text = told(explain(load_system(source), "a"))
     assert "a: m for class gold, priority 1, 900 requests/min" in text
-    assert "Binding constraint: ITL (1 % more raises the largest load by 7.21%)." in " ".join(text.split())
-    assert "Next-best alternative: 4 x A1; the plan would cost 60.00 cents/h more." in text
+    assert "limited by: ITL target." in " ".join(text.split())
+    assert "Next-best alternative: 4 × A1; the plan would cost 60.00 cents/h more." in text
     assert "(* runs there)" in text
     assert "A0 *" in text
     assert row(text, "B")[:4] == ["B", "x", "1.71", "slo_unattainable"]
@@ -237,7 +240,7 @@ def test_mixed_pools_stand_one_below_the_other() -> None:
     assert max(len(item.pools) for item in found.servers) == 2
     lines = told(found).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith(" a "))
-    assert lines[first + 1].split()[:3] == ["1", "x", "A1"]
+    assert lines[first + 1].split()[:3] == ["1", "×", "A1"]
 
 
 EMPTY = {

@@ -428,7 +428,7 @@ def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> N
         "At 1.5 times, 2 servers are not served in full. What is not served costs nothing" in page
     )
     reasons = {row[0]: row[1:] for row in rows(page, "Why this accelerator")}
-    assert reasons["chat-llama-3.1-70b"][:2] == ["2 x 4xH100", "ITL"]
+    assert reasons["chat-llama-3.1-70b"][:2] == ["2 × 4xH100", "ITL target"]
     assert rows(page, "What a card is worth")[2] == ["H200", "16", "16", "0", "-2.20", "+1.00", "1.76"]
     assert ["4xH100", "H100", "4", "12.00", "3.00", "yes"] in rows(page, "Prices")
     assert "load is served in part by the policy PriorityExhaustive." in page

@@ -74,7 +74,7 @@ def test_one_accelerator_is_reserved_up_to_where_it_pays(units: int, share: floa
     assert found.bound == pytest.approx(lowest)
     assert found.gap == pytest.approx(1 - lowest / min(costs))
     assert policies(found)["hour by hour on demand"].total_cost == pytest.approx(10 * sum(DAY))
-    assert policies(found)["perfect autoscaler"].unit_hours == sum(DAY)
+    assert policies(found)["fewest cards by the hour"].unit_hours == sum(DAY)
 
 
 def test_startups_rented_and_reserved_cards_add_up() -> None:
@@ -111,7 +111,10 @@ def test_hours_state_which_servers_lack_their_reserve() -> None:
         (0, None),
         (1, "chat"),
     ]
-    assert {column.name for column in tables["policies"].columns} >= {"lack reserve", "which lack it"}
+    assert {column.name for column in tables["policies"].columns} >= {
+        "lack reserve",
+        "servers without reserve",
+    }
 
 
 def test_one_plan_for_the_peak_keeps_all_reserves() -> None:
@@ -237,7 +240,7 @@ def test_every_policy_pays_for_moves_at_list_price() -> None:
     models = [profile("m", "A", count=2), profile("m", "B")]
     source = document([server("chat", 100.0)], cards, {"A": 9, "B": 2}, models=models, transitionPenalty=0.5)
     system = load_system(source)
-    found = policies(plan_horizon(system, trace(system, (1,), (3,), (1,))))["perfect autoscaler"]
+    found = policies(plan_horizon(system, trace(system, (1,), (3,), (1,))))["fewest cards by the hour"]
     assert (found.transitions, found.unit_hours) == (2, 1 + 6 + 1)
     assert found.total_cost == 40 + 60 + 40
     assert found.transition_cost == 2 * 0.5 * (40 + 60)

@@ -171,7 +171,7 @@ def test_the_command_writes_tables_rows_and_the_document(
     path, plan = str(ROOT / "specs/small"), str(tmp_path / "plan.json")
     simulate = ["simulate", path, "--requests", "1000", "--seed", "3"]
     assert main(simulate) == 0
-    assert "pools keep their targets" in capsys.readouterr().out
+    assert "Targets hold in" in capsys.readouterr().out
     for wrong, said in (
         (["solve", path, "--simulate", "--csv"], "--csv: holds one table; take --json"),
         (["simulate", path, "--server", "x"], "--server: requires --trace"),
@@ -200,7 +200,7 @@ def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]
     assert both["simulation"] == json.loads(simulate_plan(system, SimulateOptions(), plan).to_json())
     assert main(["solve", path, "--simulate"]) == 0
     shown = capsys.readouterr().out
-    assert shown.index("Allocations") < shown.index("pools keep their targets")
+    assert shown.index("Allocations") < shown.index("Targets hold in")
 
 
 # --- what was predicted --------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_reports_show_a_requested_simulation() -> None:
     assert report.simulation == simulate_plan(made, SimulateOptions(requests=SHORT), report.plan)
     page = render_report(report, made, "markdown")
     assert "## Predicted and simulated" in page
-    assert "2 of 2 pools keep their targets" in page
+    assert "Targets hold in 2 of 2 pools" in page
     pools = page.split("## Pools\n")[1].splitlines()
     (row,) = [line for line in pools if line.startswith("| iteration | A |")][:1]
     pool = report.simulation.pools[0]
@@ -298,7 +298,9 @@ def test_a_report_says_which_targets_are_missed() -> None:
     check = missed.pools[0].targets[0].model_copy(update={"met": False, "verdict": "missed"})
     pool = missed.pools[0].model_copy(update={"targets": (check,)})
     headline, _, targets = simulation_sections(missed.model_copy(update={"pools": (pool, missed.pools[1])}))
-    assert headline.text[0].text == "1 of 2 pools keeps its targets, 1 misses"
+    assert headline.text[0].text == (
+        "Targets hold in 1 of 2 pools, 1 misses one; 100% of the requests are within the limits."
+    )
     (row,) = targets.rows
     assert row[:3] == ("iteration", "A", "ITL")
     assert row[3] == FormattedValue("20 ms", 20)

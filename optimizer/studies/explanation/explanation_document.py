@@ -107,6 +107,10 @@ class ChosenPool(Placement):
     """Cost of the pool [cents/h]."""
     binding: tuple[Binding, ...] = Field(strict=False)
     """Binding constraints of a replica; empty for a server without load."""
+    limited_by: str = Field("", alias="limitedBy", exclude_if=not_)
+    """Limit that decides the number of replicas, such as `ITL target`, `throughput`, `memory` or
+    `one replica`; absent for a server without load.
+    """
     role: str | None = Field(None, exclude_if=is_none)
     """Purpose of replicas that do not serve the server's own requests; absent for other pools."""
 
@@ -159,6 +163,8 @@ class Option(Document):
     """Maximum load of one replica [requests/min]."""
     binding: tuple[Binding, ...] = Field(strict=False)
     """Constraints that bind the maximum load of a replica."""
+    limited_by: str = Field("", alias="limitedBy", exclude_if=not_)
+    """Limit that decides the number of replicas; absent for a server without load."""
     with_reserve: ReservedSize | None = Field(None, alias="withReserve", exclude_if=is_none)
     """Size with the required reserve; absent if none is required, or if the server cannot have it on this
     accelerator.

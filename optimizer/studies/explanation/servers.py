@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.candidates.pairs import own_fields
 from optimizer.features.reserves.offers import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
+from optimizer.kinds.table import KINDS
 from optimizer.plan import Plan
+from optimizer.studies.deciding import decider_text, deciding_limits_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
@@ -30,8 +33,8 @@ ServerQuestion = tuple[int, str | None]
 """A server's index, and the only accelerator it can use; None for any accelerator other than the chosen ones.
 """
 _Alternatives = dict[ServerQuestion, Alternative]
-_Bindings = dict[str, tuple[Binding, ...]]
-"""Binding constraints of a server's candidates, by accelerator."""
+_Bindings = dict[str, dict[str, Any]]
+"""Fields about the limits of a server's candidates, by accelerator."""
 
 
 def explain_servers(
@@ -43,12 +46,22 @@ def explain_servers(
     choose_batch = candidates.system.options.batch_sizing == "optimal"
     mine = np.flatnonzero(np.isin(table.server, servers))
     limits = binding_limits(candidates.arrays, table.take(mine), choose_batch=choose_batch)
+    deciders = deciding_limits_of(candidates.arrays, table.take(mine))
     bindings: dict[int, _Bindings] = {s: {} for s in servers}
-    for row, found in zip(mine.tolist(), limits, strict=True):
+    for row, found, decider in zip(mine.tolist(), limits, deciders, strict=True):
         of_server = bindings[int(table.server[row])]
-        of_server[names[table.accelerator[row]]] = _with_stages(candidates, table, row, found)
+        text = "" if decider is None else decider_text(decider, _headings(candidates, int(table.server[row])))
+        stages = _with_stages(candidates, table, row, found)
+        of_server[names[table.accelerator[row]]] = {"binding": stages, "limited_by": text}
     alternatives = {key: _alternative(before, answer, key[0]) for key, answer in answers.items()}
     return tuple(_explained(before, s, bindings[s], alternatives) for s in servers)
+
+
+def _headings(candidates: Candidates, s: int) -> dict[str, str]:
+    """Return the display names of the metrics of a server's kind, by metric."""
+    server = list(candidates.system.servers.values())[s]
+    kind = candidates.system.model_kinds().get(server.model, KINDS[0])
+    return {shown.metric: shown.heading for shown in kind.metrics}
 
 
 def _with_stages(
@@ -114,7 +127,7 @@ def _explained(
         load_rpm=load_rpm,
         served_fraction=fraction,
         pools=tuple(
-            ChosenPool.taken_from(pool, binding=() if pool.role else bindings[pool.accelerator])
+            ChosenPool.taken_from(pool, **({"binding": ()} if pool.role else bindings[pool.accelerator]))
             for pool in pools
         ),
         headroom_rpm=headroom,
@@ -179,7 +192,7 @@ def _options(
                 units=int(table.units[c]),
                 cost_cents_per_h=float(cost[c]),
                 max_arrival_rate_rpm=float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
-                binding=bindings[accelerator],
+                **bindings[accelerator],
                 with_reserve=reserved.get(accelerator),
                 forced=alternatives.get((s, accelerator)),
             )

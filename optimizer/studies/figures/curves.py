@@ -153,7 +153,7 @@ def timing_figure(placed: Placed) -> Figure:
 
     return placed.figure(
         "Token times",
-        f"the fitted latency model of the profile at a constant batch; {shape}",
+        f"the latency model of the profile at a constant batch; {shape}",
         (
             axis.panel("One decode step", "time per token [ms]", {"": times.itl_ms}),
             axis.panel("Prefill of one request", "prefill [ms]", {"": times.prefill_ms}),

@@ -67,7 +67,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     """Return the figure of a server's cost by load, with one step curve per accelerator (eq. 28-30)."""
     candidates, table = _candidates_of(system, server, accelerator)
     load = float(candidates.arrays.servers.load_rps[0])
-    at_load = _costs(candidates, table, np.array([load]))[:, 0]
+    at_load = in_cost_unit(_costs(candidates, table, np.array([load]))[:, 0], system.currency)
     rows = np.argsort(at_load, kind="stable")[:MAX_CURVES]
     drawn = [_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows))]
     series, y_most, dear = _within_sight(drawn, at_load[rows])

@@ -35,7 +35,7 @@ from optimizer.units import MINUTES_PER_HOUR
 MAX_ROUNDS = 20
 """Maximum number of alternations between plans and reservations, from one start."""
 PLANNED, PEAK = "reserve and rent", "one plan for the peak"
-ON_DEMAND, AUTOSCALER = "hour by hour on demand", "perfect autoscaler"
+ON_DEMAND, AUTOSCALER = "hour by hour on demand", "fewest cards by the hour"
 
 
 def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:

@@ -74,7 +74,7 @@ def _curves(sweep: Sweep) -> list[CurvePanel]:
             held = [_held(point, limit, item) for point in points]
             type_name = item if limit == CARDS else ""
             limits.append(axis.curve(limit_label(limit, item), held, type_name=type_name))
-        title = "Servers that a limit keeps from service or from a cheaper candidate"
+        title = "Servers that more cards would serve, or serve at less cost"
         panels.append(axis.panel(title, "servers", limits))
     return panels
 
