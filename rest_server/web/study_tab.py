@@ -131,7 +131,7 @@ class StudyTab:
         self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
 
     def _show(self, name: str, asked: str, took_s: float, found: StudyView) -> None:
-        """Show the result of a study above those of earlier ones."""
+        """Show the result of a study below those of earlier ones, which stay in place."""
         with self._answer, ui.element("div").classes("results result") as card:
             with ui.row().classes("tools"):
                 heading(f"{_TITLES[name]}{asked}")
@@ -147,7 +147,7 @@ class StudyTab:
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
             show_static_tables(found.tables, self._desk.colours)
-        card.move(target_index=0)
+        scroll_to(card)
 
     def open(self) -> None:
         """Clear the results, because another document was opened."""

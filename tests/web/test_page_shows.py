@@ -137,7 +137,8 @@ def test_results_of_studies_stack(journey: Journey) -> None:
     journey.press("Run sweep")
     journey.wait(lambda: len(journey.all(".result")) == 2)
     titles = [each.text for each in journey.all(".result > .tools h2")]
-    assert titles[0].startswith("Sweep: count:G2=1..4")
-    assert titles[-1].startswith("Sweep: load=0.5..3")
+    assert titles[-1].startswith("Sweep: count:G2=1..4")
+    assert titles[0].startswith("Sweep: load=0.5..3")
     journey.press("Remove this result")
-    journey.wait(lambda: len(journey.all(".result")) == 1)  # no check: a new result moves the earlier ones
+    journey.wait(lambda: len(journey.all(".result")) == 1)
+    journey.check()
