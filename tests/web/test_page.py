@@ -116,7 +116,7 @@ def test_a_server_is_explained(journey: Journey) -> None:
 def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> None:
     journey.look(400)
     journey.open("/?open=sample:gpus&load=1.5", ".fact")
-    journey.wait(lambda: "Priority 3 · batch: 2 of 3 servers served in full" in journey.text())
+    journey.wait(lambda: "Priority 3 · batch: 1 of 3 servers served in full" in journey.text())
     top = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
     servers, slider = (
         journey.browser.execute_script(top, place) for place in (".servers", "input[type=range]")
