@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from optimizer.timing.law import RequestShapes
 from optimizer.timing.static import StaticLaw
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-MIN_CV_BATCH = 4
+LIMIT_S = 300.0
+"""Time limit of a plan [s]; sizing by simulation counts towards it."""
 STEPS = 100.0
 """Mean answer of the static batches [tokens after the first]."""
 GPU = 2
@@ -194,7 +196,7 @@ def show_fleet(size: str, seed: int, arrival_cv: float) -> None:
     solve(load_system(drawn(12, 1, seed + 1, arrival_cv)))
     servers, accelerators = (int(number) for number in size.split("x"))
     system = load_system(drawn(servers, accelerators, seed, arrival_cv))
-    for name, work in (("sizing", find_candidates), ("plan", solve)):
+    for name, work in (("sizing", find_candidates), ("plan", partial(solve, time_limit_s=LIMIT_S))):
         begin, used = time.perf_counter(), time.process_time()
         work(system)
         spent, core = time.perf_counter() - begin, time.process_time() - used
