@@ -225,7 +225,8 @@ def _check(arguments: argparse.Namespace) -> int:
         print_stderr(f"inferplan: warning: {one_line(str(warning))}{_marked_line(warning)}")
     system = documents.system
     if system is None:
-        print_stderr(f"inferplan: {counted(len(documents.faults), 'error')}")
+        if len(documents.faults) > 1:
+            print_stderr(f"inferplan: {len(documents.faults)} errors")
         return 2
     versions = sum(len(server.split or ()) for server in system.spec.servers)
     counts: tuple[tuple[int, str] | tuple[int, str, str], ...] = (

@@ -60,7 +60,7 @@ def key_figures(
     servers = len(plan.documented)
     full = servers - len(plan.short_servers)
     rates = [sum(getattr(item, field) for item in service) / SECONDS_PER_MINUTE for field in _RATES]
-    note = f"{quantity(rates[0], 4)} of {quantity(rates[1], 4)} requests/s"
+    note = f"{quantity(rates[0])} of {counted(rates[1], 'request')}/s"
     of_servers = f"{full:,} of {counted(servers, 'server')}"
     yield Tile("served in full", of_servers, full, "servers", note, "ok" if plan.complete else "missed")
     if plan.requires_reserve:

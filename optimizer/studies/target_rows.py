@@ -136,9 +136,8 @@ class TargetRow:
     def served_text(self) -> str:
         """Served load of a server that is not served in full: ``0 of 20 requests/s``."""
         load = self.load_rpm / SECONDS_PER_MINUTE
-        return (
-            f"{quantity(load * self.served_share, 3)} of {quantity(load, 3)} requests/s" if load else "idle"
-        )
+        noun = "request" if load == 1 else "requests"
+        return f"{quantity(load * self.served_share, 3)} of {quantity(load, 3)} {noun}/s" if load else "idle"
 
 
 def server_rows(system: System, plan: Plan, overview: Overview | None = None) -> tuple[TargetRow, ...]:

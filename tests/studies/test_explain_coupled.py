@@ -208,7 +208,7 @@ def test_a_small_model_without_cards_leaves_all_to_the_large_one() -> None:
     document = yaml.safe_load((SPECS / "routes.yaml").read_text(encoding="utf-8"))
     document["servers"][0]["accelerators"] = ["A100"]
     explained = explain(load_system(document))
-    assert "chat-8b 5 x A100" in text_of(explained)
+    assert "chat-8b 5 × A100" in text_of(explained)
     assert "large model alone +" in text_of(explained)
     assert not solve(with_fewer(document, "A100", 0)).allocations.get("chat-8b")
 

@@ -140,7 +140,8 @@ def test_solve_explain_and_report_say_it_in_numbers(path: Path, capsys: pytest.C
         line = next(line for line in text.splitlines() if "--saturation PriorityExhaustive" in line)
         assert f"priority 1: {percent}" in line
         assert "16 H100" in text
-    assert max(map(len, texts[0].splitlines())) <= 80
+    # A command with a long path is not broken.
+    assert max(len(line) for line in texts[0].splitlines() if str(path) not in line) <= 80
     assert explain(load_system(fleet())).overload == found
     report = make_report(load_system(fleet()))
     assert report.overload == found
