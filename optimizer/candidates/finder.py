@@ -46,15 +46,13 @@ def find_candidates(
         SpecError: the time limit has passed before all replicas are simulated.
     """
     arrays = arrays_of(system)
-    shape = arrays.profile_of.shape
-    verdicts = Verdicts.none(shape)
+    verdicts = Verdicts.none(arrays.profile_of.shape)
     choose_batch = system.options.batch_sizing == "optimal"
     pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
     # Queues are sized for each subset of their members, so separately.
     pairs = pairs.take(~arrays.servers.is_queue[pairs.server])
-    table = _sized(
-        arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts, memo, is_over
-    )
+    pairs = with_best_batches(arrays, pairs) if choose_batch else pairs
+    table = _sized(arrays, pairs, verdicts, memo, is_over)
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit

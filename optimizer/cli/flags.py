@@ -15,6 +15,7 @@ from optimizer.jobs.flag import Flag, details_of
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.quantities import precise
 from optimizer.schema.messages import validated
+from optimizer.spec.trace_shapes import DEFAULT_SHAPES
 from optimizer.units import SHARE, Scale, UnitError, is_number
 
 MAX_PERCENT = 1000.0
@@ -189,3 +190,16 @@ def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -
         return names.get(field) or "--" + field.replace("_", "-")
 
     return SpecError(error.said(flag))
+
+
+def number_of_shapes(arguments: argparse.Namespace) -> int:
+    """Return the number of request shapes of each trace that the flags name.
+
+    Raises:
+        SpecError: a number is given without a trace.
+    """
+    if arguments.shapes is None:
+        return DEFAULT_SHAPES
+    if arguments.from_trace in (None, (), []):
+        raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
+    return int(arguments.shapes)

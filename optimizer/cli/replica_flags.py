@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from optimizer.cli.command import add_output
-from optimizer.cli.flags import add_request, given_values, help_of, plain, reader
+from optimizer.cli.flags import add_request, given_values, help_of, number_of_shapes, plain, reader
 from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
@@ -21,7 +21,7 @@ from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
 from optimizer.schema.messages import validated
-from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace
+from optimizer.spec.trace_shapes import load_of_trace
 from optimizer.timing import BatchParms, DecodeParms, PerfParms, PrefillParms
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST, MILLISECONDS_PER_TOKEN, TOKENS
 
@@ -195,13 +195,9 @@ def _traced_shapes(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         SpecError: the trace cannot be read, or only a number of shapes is given.
     """
-    count = arguments.shapes
-    if arguments.from_trace is not None:
-        load = load_of_trace(arguments.from_trace, DEFAULT_SHAPES if count is None else count)
-        return {"shapes": load.shapes}
-    if count is not None:
-        raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
-    return {}
+    count = number_of_shapes(arguments)
+    trace = arguments.from_trace
+    return {} if trace is None else {"shapes": load_of_trace(trace, count).shapes}
 
 
 def _estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:

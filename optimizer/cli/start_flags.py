@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from optimizer.checking.slips import SHORTEST_MS
-from optimizer.cli.flags import given_values
+from optimizer.cli.flags import given_values, number_of_shapes
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.money import NAMED_EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.schema import Load, SaturationPolicy
-from optimizer.spec.trace_shapes import DEFAULT_SHAPES, load_of_trace, named_traces
+from optimizer.spec.trace_shapes import load_of_trace, named_traces
 from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.text import slice_name, slice_of
@@ -145,13 +145,11 @@ def _traced_loads(arguments: argparse.Namespace) -> dict[str, Load]:
         SpecError: a trace cannot be read, or is given twice.
     """
     traced_loads: dict[str, Load] = {}
-    if arguments.shapes is not None and not arguments.from_trace:
-        raise SpecError("--shapes: is the number of shapes of a trace; give --from-trace")
+    count = number_of_shapes(arguments)
     for use_case, path in named_traces(arguments.from_trace or ()):
         name = use_case or "chat"
         if name in traced_loads:
             raise SpecError(f"--from-trace {path}: {name} has a trace already; give each use case one")
-        count = DEFAULT_SHAPES if arguments.shapes is None else arguments.shapes
         traced_loads[name] = load_of_trace(path, count)
     return traced_loads
 

@@ -6,7 +6,7 @@ Equal reports give equal bytes. Names are user input, so they are always escaped
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Literal, NamedTuple
@@ -23,7 +23,7 @@ from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import BarPanel, Figure
 from optimizer.studies.figures.plans import PANELS, PlannedSystem
 from optimizer.studies.report import Report
-from optimizer.studies.target_rows import server_rows
+from optimizer.studies.target_rows import TargetRow, server_rows
 from optimizer.text import printable
 
 PageFormat = Literal["html", "markdown", "csv"]
@@ -85,13 +85,14 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    parts = _parts(report, system)
+    rows = server_rows(system, report.plan, report.overview)
+    parts = _parts(report, system, rows)
     shown = PlannedSystem(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
         title=origin.title,
         status=status(report.overview),
-        headline=memo_figures(report, system, server_rows(system, report.plan, report.overview)),
+        headline=memo_figures(report, system, rows),
         memo=[part for part in parts if part.name in MEMO],
         sections=[part for part in parts if part.name not in MEMO],
         made=origin.sentence(),
@@ -105,14 +106,14 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
     )
 
 
-def _parts(report: Report, system: System) -> list[Section]:
+def _parts(report: Report, system: System, rows: Sequence[TargetRow]) -> list[Section]:
     """Return the sections of a report that have content, with all values as text, and totals as last rows.
 
     They have all columns that have values, except columns that only spell out marks.
     """
     return [
         part
-        for part in map(_as_text, report_sections(report, system))
+        for part in map(_as_text, report_sections(report, system, rows))
         if part.text or part.rows or part.notes or (part.picture and report.overview.pools)
     ]
 
@@ -142,14 +143,15 @@ def _picture(shown: PlannedSystem, name: str) -> str:
 
 
 def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
+    rows = server_rows(system, report.plan, report.overview)
     made = [] if origin == PageMetadata() else [_escaped(origin.sentence()), ""]
     lines = [f"# {_escaped(origin.title)}", "", *made, _escaped(status(report.overview)), ""]
     lines += [_line(("figure", "value", "")), _line(("---", "---:", "---"))]
-    for fact in memo_figures(report, system, server_rows(system, report.plan, report.overview)):
+    for fact in memo_figures(report, system, rows):
         value = _escaped(fact.value)
         shown = f"**{value}**" if fact.state == "missed" else value
         lines.append(_line((_escaped(fact.name), shown, _escaped(fact.note))))
-    for section in _parts(report, system):
+    for section in _parts(report, system, rows):
         if section.picture and not section.rows:
             continue
         lines += [] if lines[-1] == "" else [""]

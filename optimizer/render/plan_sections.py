@@ -43,7 +43,7 @@ from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 from optimizer.studies.overview import Overview, PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.studies.shortage import Shortage
-from optimizer.studies.target_rows import TargetRow, pool_targets, server_rows
+from optimizer.studies.target_rows import TargetRow, nearest_target, pool_targets, server_rows
 from optimizer.text import capitalised
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -127,12 +127,13 @@ def _service(plan: Plan, rows: Sequence[TargetRow], token_cost: float | None) ->
     moved = [change for change in plan.changes if change.before]
     cards = counted(sum(item.used for item in plan.capacity), "card")
     changed = f", {counted(len(plan.changes), 'change')} to what runs" if moved else ""
-    targets = [(item.share, row.server, item) for row in rows for item in row.targets if row.places]
-    nearest = max(targets, default=None, key=lambda item: item[0])
-    tight = (
-        "" if nearest is None else f"; tightest target: {nearest[1]} {nearest[2].name} {nearest[2].percent}"
-    )
-    style = "yellow" if not plan.complete else "green" if nearest is None or nearest[0] < 1 else ""
+    nearest = nearest_target(row for row in rows if row.places)
+    tight, style = "", "green"
+    if nearest is not None:
+        row, target = nearest
+        tight = f"; tightest target: {row.server} {target.name} {target.percent}"
+        style = "green" if target.share < 1 else ""
+    style = style if plan.complete else "yellow"
     money = Money.of(plan)
     each = "" if token_cost is None else f", {money.amount(token_cost)} {money.sum_unit} per million tokens"
     return Paragraph(f"{plan.service_text} with {cards}{each}{changed}{tight}.", style)

@@ -1,7 +1,6 @@
 """Key figures of a plan, and the memo at the start of a report: cost, service, targets, and what to do."""
 
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import NamedTuple
 
 from optimizer.checking.sizes import STEEP
@@ -16,7 +15,7 @@ from optimizer.studies.overview import Overview
 from optimizer.studies.report import Report
 from optimizer.studies.service import PriorityService, service_by_priority
 from optimizer.studies.shortage import WayOut, shortage_of, way_out
-from optimizer.studies.target_rows import State, TargetRow
+from optimizer.studies.target_rows import State, TargetRow, nearest_target
 from optimizer.text import capitalised, some_names
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -69,12 +68,12 @@ def key_figures(
         yield Tile(
             "have their reserve", text, required - lacking, "servers", "", "missed" if lacking else "ok"
         )
-    tight = [(row.tightest.share, row.server, row.tightest) for row in rows if row.tightest is not None]
-    if tight:
-        share, server, target = max(tight, key=itemgetter(0))
+    nearest = nearest_target(rows)
+    if nearest is not None:
+        row, target = nearest
         yield Tile(
-            "tightest target", f"{target.percent} of the limit", 100 * share, "pp",
-            f"{server}: {target.name} {target.text}", target.state,
+            "tightest target", f"{target.percent} of the limit", 100 * target.share, "pp",
+            f"{row.server}: {target.name} {target.text}", target.state,
         )  # fmt: skip
     used = sum(item.used for item in overview.types)
     gone = [item.type for item in overview.types if item.limit and item.used >= item.limit]
@@ -157,12 +156,13 @@ def _growth(report: Report) -> str:
 
 def _targets(rows: Sequence[TargetRow]) -> str:
     """State the tightest target, and the number of targets that are missed or nearly reached."""
-    targets = [(target.share, row.server, target) for row in rows for target in row.targets]
-    if not targets:
+    nearest = nearest_target(rows)
+    if nearest is None:
         return ""
-    _, server, worst = max(targets, key=itemgetter(0))
-    missed = sum(target.state == "missed" for _, _, target in targets)
-    tight = sum(target.state == "tight" for _, _, target in targets)
+    server, worst = nearest[0].server, nearest[1]
+    targets = [target for row in rows for target in row.targets]
+    missed = sum(target.state == "missed" for target in targets)
+    tight = sum(target.state == "tight" for target in targets)
     held = f"{missed:,} of {counted(len(targets), 'target')} missed; " if missed else ""
     many = f"; {tight:,} of {counted(len(targets), 'target')} are at 95% or more" if tight > 1 else ""
     return capitalised(

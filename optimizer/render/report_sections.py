@@ -52,10 +52,16 @@ POWER_NOTE = (
 )
 
 
-def report_sections(report: Report, system: System) -> list[Section]:
-    """Return all sections of a report: the memo of the first page, and then the appendix."""
+def report_sections(report: Report, system: System, rows: Sequence[TargetRow] | None = None) -> list[Section]:
+    """Return all sections of a report: the memo of the first page, and then the appendix.
+
+    Args:
+        report: the report.
+        system: the system that its plan serves.
+        rows: the servers of the plan with their targets, if they are known.
+    """
     overview, plan = report.overview, report.plan
-    rows = server_rows(system, plan, overview)
+    rows = server_rows(system, plan, overview) if rows is None else rows
     unserved = [] if plan.complete else [unserved_section(plan)]
     if report.overload is not None:
         unserved.append(overload_section(report.overload, plan))

@@ -140,6 +140,13 @@ class TargetRow:
         return f"{quantity(load * self.served_share, 3)} of {quantity(load, 3)} {noun}/s" if load else "idle"
 
 
+def nearest_target(rows: Iterable[TargetRow]) -> tuple[TargetRow, TargetShare] | None:
+    """Return the target nearest to its limit, with its server; None if no server has targets."""
+    targets = ((row, row.tightest) for row in rows)
+    known = [(row, tightest) for row, tightest in targets if tightest is not None]
+    return max(known, key=lambda item: item[1].share, default=None)
+
+
 def server_rows(system: System, plan: Plan, overview: Overview | None = None) -> tuple[TargetRow, ...]:
     """Return the servers of a plan by priority, then by name; members of a queue follow the queue.
 

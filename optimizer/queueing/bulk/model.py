@@ -253,7 +253,9 @@ class BulkQueues(QueueModel):
     def draft(self, row: int) -> TargetChecker | None:
         """Return a checker that simulates fewer requests; None for servers with exact results."""
         line, arrival_cv = self.line(row), float(self.arrival_cv[row])
-        return DraftChecker(line, arrival_cv) if is_simulated(line, arrival_cv) else None
+        return (
+            BatchServerChecker(line, arrival_cv, DRAFT_REQUESTS) if is_simulated(line, arrival_cv) else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +264,12 @@ class BatchServerChecker(TargetChecker):
 
     line: Tandem
     arrival_cv: float
+    requests: int | None = None
+    """Number of requests of a simulation; None for as many as figures need."""
 
     def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
         """Return a function that gives a measure's excess over a limit at the rate; ≤ 0 if met."""
-        return partial(_excess, _steady_state(self.line, rate_rps, self.arrival_cv))
+        return partial(_excess, _steady_state(self.line, rate_rps, self.arrival_cv, self.requests))
 
     def safe_rate_rps(self, limits: Mapping[TargetMeasure, float]) -> float:
         """Return a rate up to which all targets are certainly met [requests/s]; 0 if none is known."""
@@ -274,34 +278,27 @@ class BatchServerChecker(TargetChecker):
         return MS_PER_S * surely_met_below(self.line.server, limits)
 
 
-@dataclass(frozen=True, slots=True)
-class DraftChecker(BatchServerChecker):
-    """Checks a simulated batch server with fewer requests."""
-
-    def at(self, rate_rps: float) -> Callable[[TargetMeasure, float], float]:
-        """Return a function that gives a measure's excess over a limit at the rate; ≤ 0 if met."""
-        state = simulate_steady_state(self.line, rate_rps / MS_PER_S, self.arrival_cv, DRAFT_REQUESTS)
-        return partial(_excess, state)
-
-
 SteadyState = ServerSteadyState | SimulatedSteadyState
 """Steady state of one batch server, by any of the methods."""
 
 
-def _steady_state(line: Tandem, rate_rps: float, arrival_cv: float) -> SteadyState:
+def _steady_state(
+    line: Tandem, rate_rps: float, arrival_cv: float, requests: int | None = None
+) -> SteadyState:
     """Return the steady state of a batch server with its stages.
 
     Args:
         line: the server and its stages.
         rate_rps: arrival rate [requests/s].
         arrival_cv: CV of the interarrival times.
+        requests: number of requests of a simulation; None for as many as figures need.
 
     Raises:
         AnalysisError: the queue is unlimited and grows without bound.
     """
     rate = rate_rps / MS_PER_S
     if is_simulated(line, arrival_cv):
-        return simulate_steady_state(line, rate, arrival_cv)
+        return simulate_steady_state(line, rate, arrival_cv, requests)
     return server_steady_state(line.server, rate)
 
 
