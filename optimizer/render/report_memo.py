@@ -68,16 +68,21 @@ def key_figures(
         yield Tile(
             "have their reserve", text, required - lacking, "servers", "", "missed" if lacking else "ok"
         )
-    nearest = nearest_target(rows)
-    if nearest is not None:
-        row, target = nearest
-        yield Tile(
-            "tightest target", f"{target.percent} of the limit", 100 * target.share, "pp",
-            f"{row.server}: {target.name} {target.text}", target.state,
-        )  # fmt: skip
+    yield _tightest(rows)
     used = sum(item.used for item in overview.types)
     gone = [item.type for item in overview.types if item.limit and item.used >= item.limit]
     yield Tile("cards", f"{used:,}", used, "cards", f"all in use: {', '.join(gone)}" if gone else "")
+
+
+def _tightest(rows: Sequence[TargetRow]) -> Tile:
+    nearest = nearest_target(rows)
+    if nearest is None:
+        return Tile("tightest target", "none", 0.0, note="no served server has a latency target")
+    row, target = nearest
+    note = f"{row.server}: {target.name} {target.text}"
+    return Tile(
+        "tightest target", f"{target.percent} of the limit", 100 * target.share, "pp", note, target.state
+    )
 
 
 _RATES = "served_rpm", "load_rpm"

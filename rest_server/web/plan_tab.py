@@ -43,7 +43,7 @@ class PlanTab:
         self._solves: list[float] = []
         """Starting times of the running solves."""
         self._drawer = Drawer(desk, guarded, self._try)
-        with ui.element("div").style("width: 100%") as self._body:
+        with ui.element("div").classes("whole").style("width: 100%") as self._body:
             self._wait = ui.label("").classes("panel wait")
             with ui.element("div").classes("strip"):
                 self._tiles = TileBar()
@@ -223,6 +223,8 @@ class PlanTab:
         await self._changed()
 
     async def _try(self, changes: Mapping[str, str]) -> None:
+        self._drawer.close()
+        scroll_to(self._body)
         await self._step(partial(self._desk.change_all, changes))
 
     async def _try_remedy(self) -> None:

@@ -100,7 +100,8 @@ def test_the_live_fleet_is_shown_as_it_changes(journey: Journey, specs: Path) ->
     post(journey.service, "/v1/loads", loads)
     journey.wait(lambda: "Every server of the last plan is served in full." not in journey.text())
     assert "optimal, " in journey.text()
-    titles = {each.get_attribute("aria-label").partition(",")[0] for each in journey.all("[role=img]")}
+    charts = journey.all("[role=img][aria-label]")
+    titles = {each.get_attribute("aria-label").partition(",")[0] for each in charts}
     assert {"Cost of the plans [cents/h]", "Servers not served in full"} <= titles
     journey.check()
 
@@ -166,6 +167,7 @@ def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> N
         journey.wait(lambda: name in journey.text())
         journey.press(name)
         journey.wait(lambda: "why this accelerator" in journey.text())
+        journey.press("Close")
         journey.tab("Studies")
         journey.check()
         journey.leave()
