@@ -6,7 +6,7 @@ from test_architecture import ROOT
 
 def test_the_picture_is_that_of_the_imports() -> None:
     shown = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
-    assert shown == picture(), "python tests/architecture_picture.py > docs/architecture.svg"
+    assert shown == picture(), "python tests/tools/architecture_picture.py > docs/architecture.svg"
     assert "(architecture.svg)" in (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 

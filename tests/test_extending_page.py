@@ -36,7 +36,7 @@ def test_the_blocks_are_those_of_the_tests() -> None:
         "tests/test_a_new_limit.py",
         "tests/test_a_new_study.py",
     }
-    assert page == filled(page), "python tests/extending_page.py"
+    assert page == filled(page), "python tests/tools/extending_page.py"
 
 
 def test_class_names_of_examples_are_new() -> None:

@@ -38,7 +38,7 @@ def test_blocks_of_the_client_print_what_the_page_says(
 
 
 def test_outputs_and_public_names_are_current() -> None:
-    assert generated(PAGE) == PAGE, "run python tests/python_page.py"
+    assert generated(PAGE) == PAGE, "run python tests/tools/python_page.py"
 
 
 def test_the_page_names_every_method_and_error() -> None:

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="from 3.13 on, argparse writes options another way")
 def test_the_generated_parts_are_current() -> None:
-    assert generated(PAGE) == PAGE, "run python tests/reference_page.py"
+    assert generated(PAGE) == PAGE, "run python tests/tools/reference_page.py"
     assert {name for name in COMMANDS if f"usage: inferplan {name} " not in PAGE} == set()
 
 

@@ -89,7 +89,7 @@ def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None
 
 @pytest.mark.parametrize("name", mostly_slow(WITH_TABLES, 3))
 def test_tables_are_those_of_the_program(name: str) -> None:
-    assert written(name) == read_page(name), "python tests/scenario_tables.py"
+    assert written(name) == read_page(name), "python tests/tools/scenario_tables.py"
 
 
 def test_the_fluid_limits_are_exact() -> None:

@@ -1,6 +1,6 @@
 """How well estimates agree with measurements: the figures of docs/estimate.md.
 
-Run as a program: ``python tests/estimate_accuracy.py FOLDER [--leave-out]``, FOLDER with steps.csv,
+Run as a program: ``python tests/tools/estimate_accuracy.py FOLDER [--leave-out]``, FOLDER with steps.csv,
 loops.csv and kv.csv. Errors are relative; (model, accelerator) pairs count equally, however many rows they
 have.
 """

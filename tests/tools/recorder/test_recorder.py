@@ -15,7 +15,7 @@ from recorder.comparing import Difference, Rules, differences, render
 from recorder.recording import read_recorded, write_recorded
 from recorder.stopped import Judgement
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = {"servers": [{"name": "s1"}, {"name": "s2"}]}
 ANSWER: dict[str, Any] = {
     "status": 0,
@@ -163,7 +163,7 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def recorder(*argv: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "recorder"), *argv],
+        [sys.executable, str(ROOT / "tests" / "tools" / "recorder"), *argv],
         env=os.environ | {"PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

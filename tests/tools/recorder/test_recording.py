@@ -3,18 +3,17 @@
 from pathlib import Path
 
 import pytest
-from slow_cases import mostly_slow
 
 from recorder import commands
-from recorder.brief import BRIEF, QUICK, ROOT, STORED, answered, changed
+from recorder.brief import BRIEF, ROOT, STORED, answered, changed
 from recorder.comparing import render
 from recorder.recording import documents_of, names_in
 
 DOCUMENTS = documents_of(ROOT)
-AGAIN = "If that is meant, record anew: python tests/recorder store"
+AGAIN = "If that is meant, record anew: python tests/tools/recorder store"
 
 
-@pytest.mark.parametrize("name", mostly_slow(BRIEF, QUICK))
+@pytest.mark.parametrize("name", BRIEF)
 def test_answers_are_as_recorded(name: str, tmp_path: Path) -> None:
     fresh = answered(name, tmp_path)
     found = changed(name, fresh)

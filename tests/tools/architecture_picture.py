@@ -1,4 +1,4 @@
-"""Draw the packages and their imports: ``python tests/architecture_picture.py > docs/architecture.svg``.
+"""Draw the packages and imports: ``python tests/tools/architecture_picture.py > docs/architecture.svg``.
 
 Everything comes from the imports in the code. A package is one row above the highest package that it imports.
 An import that follows from other imports is not drawn. A part of a feature belongs to the package in whose
@@ -8,8 +8,11 @@ layer it stands. Only the column of a package is chosen here.
 import sys
 from collections import defaultdict
 from functools import cache
+from pathlib import Path
 
-from test_architecture import LAYERS, PUBLIC_FACADE, home, modules, own_imports
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from test_architecture import LAYERS, PUBLIC_FACADE, home, modules, own_imports  # noqa: E402
 
 LOWEST = next(LAYERS[: i + 1] for i, layer in enumerate(LAYERS) if "optimizer.documents" in layer)
 FOUNDATION = ", ".join(name.removeprefix("optimizer.") for layer in reversed(LOWEST) for name in layer)

@@ -16,7 +16,7 @@ from recorder.recording import (
     write_recorded,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 STORED = ROOT / "tests" / "data" / "recorded"
 """The recording that they are compared with."""
 RULES = Rules(tolerance=3e-8)
@@ -71,8 +71,6 @@ _ASKED = {
     "feature-55": "solve, verify, solve greedy, report json",
     "feature-56": "solve, verify, solve tables, compare json",
 }
-QUICK = 42
-"""Of how many the default tests ask; the others take longer."""
 BRIEF: dict[str, tuple[str, ...]] = {name: tuple(asked.split(", ")) for name, asked in _ASKED.items()}
 """Names of the questions of each document."""
 

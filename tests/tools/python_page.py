@@ -1,6 +1,6 @@
 """The generated parts of docs/python.md: what its blocks print, and the table of public names.
 
-Run ``python tests/python_page.py`` to write them; the blocks for the client are written by hand.
+Run ``python tests/tools/python_page.py`` to write them; the blocks for the client are written by hand.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import optimizer
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "python.md"
 _NAMES = re.compile(r"(?<=\| name \| meaning \|\n\|---\|---\|\n).*", re.DOTALL)
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)

@@ -1,12 +1,16 @@
-"""Tables of pages: ``python tests/scenario_tables.py`` writes them into the pages."""
+"""Tables of pages: ``python tests/tools/scenario_tables.py`` writes them into the pages."""
 
+import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
+from pathlib import Path
 
-import multi_model_page
-from doc_pages import DOCS, ROOT, read_page, with_tables
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-from optimizer import Plan, System, load_system, solve
+import multi_model_page  # noqa: E402
+from doc_pages import DOCS, ROOT, read_page, with_tables  # noqa: E402
+
+from optimizer import Plan, System, load_system, solve  # noqa: E402
 
 LIMITS = (0.0, 0.01, 0.02, 0.04, 1.0)
 

@@ -1,16 +1,16 @@
-"""Record what the program answers, and compare recordings: ``python tests/recorder --help``."""
+"""Record what the program answers, and compare recordings: ``python tests/tools/recorder --help``."""
 
 import argparse
 import fnmatch
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
+TOOLS = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
     """Run one of the commands, and return the exit status."""
-    sys.path[:0] = [str(TESTS)]
+    sys.path[:0] = [str(TOOLS)]
     arguments = _parser().parse_args()
     status: int = arguments.run(arguments)
     return status
@@ -18,7 +18,8 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python tests/recorder", description="Record what the program answers, and compare recordings."
+        prog="python tests/tools/recorder",
+        description="Record what the program answers, and compare recordings.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     record = commands.add_parser("record", help="record the answers for 360 documents")
@@ -26,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--only", metavar="PATTERN", default="*", help="documents of these names: 'batch-*'")
     record.add_argument("--jobs", metavar="N", type=int, help="processes (cores)")
     record.add_argument(
-        "--tree", metavar="DIR", type=Path, default=TESTS.parent, help="checkout to record (this one)"
+        "--tree", metavar="DIR", type=Path, default=TOOLS.parents[1], help="checkout to record (this one)"
     )
     record.set_defaults(run=_record)
     store = commands.add_parser("store", help="record anew what the default tests compare with")

@@ -1,4 +1,4 @@
-"""Fill docs/extending.md with the code that the tests run: ``python tests/extending_page.py``.
+"""Fill docs/extending.md with the code that the tests run: ``python tests/tools/extending_page.py``.
 
 A comment before a fenced block names its content: ``<!-- FILE: NAME NAME -->`` shows these classes of a file,
 ``<!-- FILE: all -->`` the file, and ``<!-- FILE: NAME of TABLE -->`` the edits of a table, a constant of a
@@ -9,9 +9,11 @@ import ast
 import difflib
 import importlib
 import re
+import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"(<!-- (\S+): ([\w ./]+) -->\n```\w+\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
 

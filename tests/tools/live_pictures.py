@@ -1,4 +1,4 @@
-"""Draw systems that run live: ``python tests/live_pictures.py [NAME ...]`` for docs/pictures/live-NAME.svg.
+"""Draw docs/pictures/live-NAME.svg, live systems: ``python tests/tools/live_pictures.py [NAME ...]``.
 
 Each fleet is emulated and driven for about half a minute, and each request is a point beside the means of the
 plan and of the simulator. Nothing else should use the machine.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 
 

@@ -1,6 +1,6 @@
 """Pictures of the page in ten states, for docs/pictures/page and for a look at every change.
 
-Run ``python tests/page_pictures.py [FOLDER]``; it needs Debian's ``chromium`` and ``chromium-driver``.
+Run ``python tests/tools/page_pictures.py [FOLDER]``; it needs Debian's ``chromium`` and ``chromium-driver``.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "web"), str(ROOT / "tests" / "rest_server")]
 
 from browsers import started  # noqa: E402

@@ -1,6 +1,6 @@
 """The generated parts of docs/reference.md: the help of every command, and the fields of every document.
 
-Run ``python tests/reference_page.py`` to write them. Two comments, ``<!-- fields: NAME -->`` and
+Run ``python tests/tools/reference_page.py`` to write them. Two comments, ``<!-- fields: NAME -->`` and
 ``<!-- end -->``, enclose the table of a document, and those of the documents in it without such comments.
 """
 
@@ -30,7 +30,7 @@ from optimizer.studies.comparison.comparison_document import Comparison
 from optimizer.studies.replay.replay_document import Replay
 from optimizer.studies.simulation.simulation_document import RepairedPlan
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 COLUMNS = "100"
 INPUTS: tuple[type[BaseModel], ...] = (SystemSpec, ReplicaRow, RequestClass, BatchRow)
 """Documents that users write: their tables have the defaults."""
