@@ -3,6 +3,8 @@
 The argument is a number of random systems, whose plans are compared with enumeration. Gives JSON.
 """
 
+import contextlib
+import io
 import itertools
 import json
 import random
@@ -15,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from copy_answers import faults_of, leaves, said
 
 import optimizer
 from optimizer import (
@@ -28,11 +29,40 @@ from optimizer import (
     verify,
 )
 from optimizer.candidates import Candidates
+from optimizer.cli.main import main as program
 from optimizer.features.mirrored.feature import MIRRORED
+from optimizer.schema.faults import FaultyDocumentsError
 from optimizer.spec.system import System
 
 LARGEST = 5
 """Largest number of replicas for which all twins are enumerated."""
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every number and text."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, (*path, key))
+    elif value is not None and not isinstance(value, bool):
+        yield path
+
+
+def said(*arguments: object) -> str:
+    """Return the output of a command."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = program([str(argument) for argument in arguments])
+    assert status in (0, None, 1), (arguments, status)
+    return out.getvalue()
+
+
+def faults_of(document: dict[str, Any]) -> list[str]:
+    """Return the faults of a document."""
+    try:
+        load_system(document)
+    except FaultyDocumentsError as error:
+        return [str(fault) for fault in error.faults]
+    return []
 
 
 def random_document(rng: random.Random) -> dict[str, Any]:

@@ -94,44 +94,6 @@ def test_exact_plans_match_brute_force_and_greedy_is_feasible(answers: dict[str,
     assert answers["faults"] == []
 
 
-CARBON_EDITS = {
-    "from optimizer.limits.cards import Cards\n": (
-        "from optimizer.limits import carbon\nfrom optimizer.limits.cards import Cards\n"
-    ),
-    "(Cards(),": "(Cards(), carbon.Carbon(),",
-    "class LimitOptions(": "class LimitOptions(carbon.CarbonOption, ",
-    "class AcceleratorFields(Document)": "class AcceleratorFields(carbon.CarbonField)",
-}
-
-
-@pytest.mark.slow
-def test_a_limit_and_an_option_on_a_new_field_are_one_file(tmp_path: Path, specs: Path) -> None:
-    copy_tree(tmp_path, {"carbon_limit.py": f"{LIMITS}/carbon.py"}, {f"{LIMITS}/table.py": CARBON_EDITS})
-    answers = answers_in(tmp_path, "carbon_answers.py", [str(specs)])
-    for found in answers["samples"].values():
-        most, tight = found["tight"]
-        assert found["problems"] == []
-        assert found["used"] == pytest.approx(found["hand"])
-        assert found["said"] == pytest.approx(tight)
-        assert 0 < tight <= most
-    assert any(found["cards"] for found in answers["samples"].values())
-    assert any(found["rented"] for found in answers["samples"].values())
-    assert any(found["reserves"] for found in answers["samples"].values())
-    (explained,) = answers["explained"]
-    assert (explained["item"], explained["amount"]) == ("all replicas", 5400.0)
-    assert answers["removed"].items() <= answers["wishes"].items()
-    assert 0 not in answers["removed"].values()
-    axes = [found["sweep"]["axes"][0] for found in answers["swept"]]
-    assert [(axis["parameter"], axis["unit"]) for axis in axes] == [
-        ("maxCarbon", "g/h"), ("carbonMargin", ""), ("carbon:H100", ""),
-    ]  # fmt: skip
-    for found in answers["swept"]:
-        assert [point["totalCost"] for point in found["sweep"]["points"]] == found["costs"]
-    shown, changed = answers["page"]["shown"], answers["page"]["changed"]
-    assert (shown["maxCarbon"], shown["carbonMargin"]) == (["g/h", 6000.0], ["", 0.1])
-    assert (changed["maxCarbon"], changed["carbonMargin"]) == (5000.0, 0.25)
-
-
 @pytest.mark.slow
 def test_three_hundred_exact_plans_are_those_of_brute_force(tmp_path: Path) -> None:
     assert answered(tmp_path, 300)["faults"] == []

@@ -17,11 +17,9 @@ PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`((?:optimizer|rest_server|tests|demos|docs|specs|manifests)/[\w./-]+)`")
 EXAMPLES = {
-    "optimizer/features/separate",
-    "optimizer/jobs/cost_at_load.py",
+    "optimizer/features/mirrored",
     "optimizer/kinds/streams",
     "optimizer/limits/rack_slots.py",
-    "optimizer/prices/licence_fee.py",
     "optimizer/timing/toy.py",
 }
 """Files that a reader of docs/extending.md writes."""

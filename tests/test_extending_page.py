@@ -9,11 +9,8 @@ from extending_page import BLOCK, PAGE, ROOT, filled
 from parsed_sources import parsed
 
 EXAMPLES = (
-    "cost_at_load.py",
-    "licence_fee.py",
     "rack_slots.py",
     "mirrored/*.py",
-    "separate/*.py",
     "streams/*.py",
 )
 """Files that a reader of the page copies into the packages."""
@@ -29,12 +26,10 @@ def classes(paths: Iterable[Path]) -> Iterator[str]:
 def test_the_blocks_are_those_of_the_tests() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert {block[1] for block in BLOCK.findall(page)} >= {
-        "tests/test_a_new_cost.py",
-        "tests/test_a_new_coupling.py",
+        "tests/test_a_new_feature.py",
         "tests/test_a_new_kind.py",
         "tests/test_a_new_law.py",
         "tests/test_a_new_limit.py",
-        "tests/test_a_new_study.py",
     }
     assert page == filled(page), "python tests/tools/extending_page.py"
 

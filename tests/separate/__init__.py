@@ -1,1 +1,0 @@
-"""Separate servers: two servers that run on no common accelerator type."""
