@@ -46,6 +46,7 @@ from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeas
 from optimizer.queueing.performance import (
     QUEUE_TO_BATCH_RATIO,
     VARIABILITY,
+    OwnArrays,
     Performance,
     QueueModel,
     ReplicaLimits,
@@ -391,10 +392,17 @@ def _by_model(
     return [results[row] for row in range(len(replicas))]
 
 
-def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueModel]]:
+def queues_of(
+    replicas: Sequence[Replica], queue_model: type[QueueModel] | None = None, own: OwnArrays | None = None
+) -> Iterator[tuple[IntArray, QueueModel]]:
     """Yield the queue model of each group of replicas, after their positions; groups have a bounded size.
 
     The replicas of a group have equal types of latency and queue models.
+
+    Args:
+        replicas: the replicas.
+        queue_model: queue model of all replicas; None for that of each.
+        own: further arrays of the queue model, with a row for each replica.
 
     Raises:
         AnalysisError: a service time is zero.
@@ -416,14 +424,15 @@ def queues_of(replicas: Sequence[Replica]) -> Iterator[tuple[IntArray, QueueMode
             )
         capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
         tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
-        limits = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens))
+        further = None if own is None else own.take(rows)
+        limits = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens), further)
         variability = Variability(
             _column(mine, "arrival_cv"),
             _column(mine, "in_tokens_cv"),
             _column(mine, "out_tokens_cv"),
             shapes_of(mine),
         )
-        yield rows, QUEUE_MODELS[model].of_law(law, limits, variability)
+        yield rows, (queue_model or QUEUE_MODELS[model]).of_law(law, limits, variability)
 
 
 def _column(replicas: Sequence[Replica], name: str) -> Any:

@@ -17,6 +17,11 @@ from pydantic import BaseModel
 
 from optimizer.cli.main import COMMANDS, main
 from optimizer.compat.class_rows import ClassFigures, RequestClass
+from optimizer.compat.disaggregated_rows import (
+    DisaggregatedAnswer,
+    DisaggregatedRow,
+    DisaggregatedSimulation,
+)
 from optimizer.compat.rows import ReplicaRow, RowAnswer
 from optimizer.documents import MAX_COUNT, MAX_QUANTITY
 from optimizer.fitting.profile import FittedProfile
@@ -32,7 +37,7 @@ from optimizer.studies.simulation.simulation_document import RepairedPlan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 COLUMNS = "100"
-INPUTS: tuple[type[BaseModel], ...] = (SystemSpec, ReplicaRow, RequestClass, BatchRow)
+INPUTS: tuple[type[BaseModel], ...] = (SystemSpec, ReplicaRow, RequestClass, BatchRow, DisaggregatedRow)
 """Documents that users write: their tables have the defaults."""
 ANSWERS: tuple[type[BaseModel], ...] = (
     Plan,
@@ -45,6 +50,8 @@ ANSWERS: tuple[type[BaseModel], ...] = (
     ClassFigures,
     BatchSizing,
     SharedAnswer,
+    DisaggregatedAnswer,
+    DisaggregatedSimulation,
     FittedProfile,
 )
 """Documents that the program writes, in addition to the answers of studies."""
