@@ -29,6 +29,7 @@ from optimizer.simulation.pools import PooledReplicas, Transfer, decode_coeffici
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import latency_mean, latency_percentile
 
+CONTINUOUS = ContinuousQueues.name
 RouterName = Literal["random", "roundRobin"]
 FirstToken = Literal["prefill", "decode"]
 
@@ -121,8 +122,8 @@ class DisaggregatedRow(ReplicaRow):
     @model_validator(mode="after")
     def _is_continuous(self) -> "DisaggregatedRow":
         if "queue_model" not in self.model_fields_set:
-            object.__setattr__(self, "queue_model", ContinuousQueues.name)
-        if self.queue_model != ContinuousQueues.name:
+            object.__setattr__(self, "queue_model", CONTINUOUS)
+        if self.queue_model != CONTINUOUS:
             raise _error("queueModel", f"{self.queue_model!r} does not support disaggregated; remove it")
         if self.scheduler != "chunked":
             raise _error("scheduler", "does not apply to disaggregated replicas; remove it")

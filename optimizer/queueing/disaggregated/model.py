@@ -59,7 +59,7 @@ class DisaggregatedPerformance(ContinuousPerformance):
     """Load of a decode replica: its rate over its largest rate."""
 
 
-class Arrivals(NamedTuple):
+class PrefillArrivals(NamedTuple):
     """Arrivals at the prefill replicas, shapes (R,)."""
 
     rate: FloatArray
@@ -129,7 +129,9 @@ class DisaggregatedQueues(QueueModel):
         """Return the metrics at arrival rates of both pools > 0, shape (R,) (eq. 291-301)."""
         pools, rate = self.pools, np.minimum(rate_rps, self.stable_rate_rps) / MS_PER_S
         spread = np.where(pools.round_robin, 0.0, 1 - 1 / pools.prefill_replicas)
-        arrivals = Arrivals(rate / pools.prefill_replicas, spread + self.arrival_scv / pools.prefill_replicas)
+        arrivals = PrefillArrivals(
+            rate / pools.prefill_replicas, spread + self.arrival_scv / pools.prefill_replicas
+        )
         waits = self.prefill.waits(arrivals.rate, arrivals.scv)
         service = 1 / self.prefill.largest_rate
         points = self.prefill.points

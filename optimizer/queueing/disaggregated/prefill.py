@@ -25,7 +25,7 @@ MAX_GROWTH = 0.98
 """Largest number of prompts that arrive while one more prompt is computed, which the formulas use."""
 
 
-class Batches(NamedTuple):
+class PromptBatches(NamedTuple):
     """Iterations that compute the prompts that arrived during the one before; shapes (R,)."""
 
     prompts: FloatArray
@@ -127,7 +127,7 @@ class PrefillReplicas(RowArrays):
         wait, variance = joined(gated, queue)
         return PromptWaits(wait, variance, load, service_scv, batches.seen)
 
-    def _batches(self, rate: FloatArray, scv: FloatArray) -> Batches:
+    def _batches(self, rate: FloatArray, scv: FloatArray) -> PromptBatches:
         """Return the fixed point of the prompts in an iteration, whose number has two values (eq. 291)."""
         most = np.maximum(self.full, 1.0)
         prompts, variance = np.ones_like(rate), np.zeros_like(rate)
@@ -147,7 +147,7 @@ class PrefillReplicas(RowArrays):
         idle, _ = self._none_arrive(rate, scv, batches)
         return batches._replace(idle=idle)
 
-    def _of_number(self, prompts: FloatArray, variance: FloatArray) -> tuple[Batches, FloatArray]:
+    def _of_number(self, prompts: FloatArray, variance: FloatArray) -> tuple[PromptBatches, FloatArray]:
         """Return the iterations whose number of prompts has a mean and a variance, and is at least 1.
 
         Returns:
@@ -165,10 +165,14 @@ class PrefillReplicas(RowArrays):
         few, many = self.batch_ms(prompts - below), self.batch_ms(prompts + above)
         mean = (1 - share) * few + share * many
         spread = share * (1 - share) * (many - few) ** 2 + work * prompts
-        return Batches(prompts, prompts + variance / prompts, mean, spread, slope, np.zeros_like(mean)), work
+        return PromptBatches(
+            prompts, prompts + variance / prompts, mean, spread, slope, np.zeros_like(mean)
+        ), work
 
     @staticmethod
-    def _none_arrive(rate: FloatArray, scv: FloatArray, batches: Batches) -> tuple[FloatArray, FloatArray]:
+    def _none_arrive(
+        rate: FloatArray, scv: FloatArray, batches: PromptBatches
+    ) -> tuple[FloatArray, FloatArray]:
         """Return P(no arrival) in an iteration that begins at an arrival, and the mean idle time after it.
 
         The idle time is in units of the mean interarrival time.
@@ -183,7 +187,7 @@ class PrefillReplicas(RowArrays):
         return np.maximum(idle, least), np.maximum(later, least)
 
     def _gated(
-        self, rate: FloatArray, scv: FloatArray, batches: Batches, own: FloatArray
+        self, rate: FloatArray, scv: FloatArray, batches: PromptBatches, own: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return mean and variance of the wait for the iteration in progress and the next (eq. 292, 293).
 
@@ -203,7 +207,7 @@ class PrefillReplicas(RowArrays):
         return gated, np.maximum(busy * (given**2 + variance) - gated**2, 0.0)
 
     def _queue(
-        self, rate: FloatArray, scv: FloatArray, batches: Batches
+        self, rate: FloatArray, scv: FloatArray, batches: PromptBatches
     ) -> tuple[tuple[FloatArray, FloatArray], FloatArray, FloatArray]:
         """Return the wait in a queue of full iterations (eq. 294).
 
