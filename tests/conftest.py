@@ -3,7 +3,9 @@
 import gc
 import io
 import os
+import random
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +51,38 @@ settings.load_profile("default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave slow cases out where no slow check is run."""
-    from slow_cases import leave_out_slow_cases
+    """Leave slow cases out where no slow check is run, or else draw their seeds before workers start."""
+    from slow_cases import draw_seeds, leave_out_slow_cases
 
     if config.option.markexpr == "not slow":
         leave_out_slow_cases()
+    else:
+        draw_seeds()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Say how to repeat a slow run that failed."""
+    from slow_cases import draw_seeds
+
+    if exitstatus and config.option.markexpr != "not slow":
+        terminalreporter.write_line(draw_seeds())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but a few cases of a test with the mark `few` to the slow run."""
+    cases = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    for item in items:
+        mark = item.get_closest_marker("few")
+        if mark is not None and not item.get_closest_marker("slow"):
+            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (test, count), mine in cases.items():
+        quick = random.Random(test).sample(mine, min(len(mine), count))
+        for item in mine:
+            if item not in quick:
+                item.add_marker("slow")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -9,7 +9,7 @@ import yaml
 from builders import Json, accelerator, document, server
 from doc_pages import ROOT
 from random_fleets import random_fleet_document
-from slow_cases import mostly_slow
+from slow_cases import seeds
 from small_fleets import cached
 
 from optimizer import SpecError, load_system, solve, verify
@@ -68,7 +68,7 @@ def cached_fleet(seed: int) -> Json:
     return source
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(20), 6))
+@pytest.mark.parametrize("seed", seeds(2, 18))
 def test_a_cache_is_a_smaller_load_with_other_percentiles(seed: int) -> None:
     source = cached_fleet(seed)
     system, plain = load_system(source), load_system(without_caches(source))

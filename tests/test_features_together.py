@@ -10,7 +10,7 @@ import yaml
 from builders import Json
 from doc_pages import ROOT
 from feature_fleets import random_features, with_features
-from slow_cases import mostly_slow
+from slow_cases import seeds
 
 from optimizer import System, explain, load_system, make_report, render_report, solve, verify
 from optimizer.features.table import FEATURES
@@ -227,7 +227,7 @@ def test_an_availability_near_one_is_counted_without_tolerance() -> None:
     assert solve(made).replica_counts["s"].availability == 20
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(300), 1))
+@pytest.mark.parametrize("seed", seeds(1, 299))
 def test_random_systems_of_several_features_hold(seed: int) -> None:
     found = load_system(random_features(seed))
     plan = solve(found)

@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from slow_cases import mostly_slow
+from slow_cases import seeds
 
 from optimizer import SpecError, System, explain, find_candidates, load_system, solve, verify
 from optimizer.simulation.replicas import Effort
@@ -99,7 +99,7 @@ def alone(spec: dict[str, Any], server: dict[str, Any], accelerator: dict[str, A
     return found[0] | {"ttftAverage": found[0]["ttftAverage"] + ms} if found else None
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 3))
+@pytest.mark.parametrize("seed", seeds(1, 39))
 def test_plans_are_those_of_shorter_targets(seed: int) -> None:
     spec = document(seed)
     system = load_system(spec)
@@ -222,7 +222,7 @@ def queue_spec(seed: int, *, network: bool) -> dict[str, Any]:
     return spec
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(8), 2))
+@pytest.mark.parametrize("seed", seeds(1, 7))
 def test_a_far_shared_queue_is_a_near_one_with_shorter_targets(seed: int) -> None:
     far, near_by = (load_system(queue_spec(seed, network=network)) for network in (True, False))
     time_ms = far.options.network_ms["eu"]["us"]

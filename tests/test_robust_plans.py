@@ -20,7 +20,7 @@ from robust_oracles import (
     random_robust_system,
     wishes,
 )
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import (
     Replica,
@@ -347,7 +347,7 @@ def rolling_fleet(seed: int, servers: int) -> System:
     return large_system(seed, servers, 6, (*two, MODES[seed % 2]))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
     compare_with_second(large_system(seed, 12, 6))
     if seed < 2:

@@ -13,7 +13,7 @@ from builders import Json, accelerator, document, profile, service_class
 from feature_fleets import random_with_routes
 from route_oracles import best_levels, random_routes
 from scipy.optimize import linprog
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import (
     AnalysisError,
@@ -46,7 +46,7 @@ from optimizer.studies.sweep.sweep import sweep
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(220), 4))
+@pytest.mark.parametrize("seed", seeds(2, 218))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 4 == 0
     made = random_routes(seed, others=0 if mixed else seed % 2)
@@ -85,7 +85,7 @@ def test_a_router_that_sends_all_to_the_large_model_is_off(seed: int) -> None:
     assert use.routed == (use.served and use.large_rpm < use.arrival_rate_rpm * (1 - 1e-8))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
+@pytest.mark.parametrize("seed", seeds(1, 49))
 def test_choice_of_several_routes_matches_exhaustive_search(seed: int) -> None:
     system = load_system(random_routes(1000 + seed, routes=3, others=3, kinds=5))
     assert is_the_best(system).status == "optimal"

@@ -9,7 +9,7 @@ import yaml
 from api_clients import client
 from builders import Json, accelerator, document, running, server, service_class
 from shared_queue_oracles import best_levels, random_queues
-from slow_cases import mostly_slow
+from slow_cases import seeds
 
 from optimizer import SpecError, System, compare, explain, load_system, solve, verify
 from optimizer.candidates.class_rows import rows_of
@@ -23,7 +23,7 @@ from optimizer.studies.simulation.plans import simulate_pools
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(220), 8))
+@pytest.mark.parametrize("seed", seeds(3, 217))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 3 == 0
     made = random_queues(seed, queues=1 + seed % 2, others=0 if mixed else 1)
@@ -40,12 +40,12 @@ def is_the_best(system: System) -> None:
     assert in_plan >= system.documented.keys()
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
+@pytest.mark.parametrize("seed", seeds(1, 49))
 def test_choice_of_several_queues_matches_exhaustive_search(seed: int) -> None:
     is_the_best(load_system(random_queues(1000 + seed, queues=4, most=4, others=5)))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 3))
+@pytest.mark.parametrize("seed", seeds(1, 39))
 def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
     system = load_system(random_queues(seed))
     greedy, exact = solve(system, milp_solver=False), solve(system)
@@ -176,7 +176,7 @@ def simulated_fleet(seed: int) -> System:
     return load_system(made).with_options(unlimited=True)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(20), 2))
+@pytest.mark.parametrize("seed", seeds(1, 19))
 def test_no_simulated_class_misses_a_target_by_a_tenth(seed: int) -> None:
     system = simulated_fleet(seed)
     plan = solve(system)

@@ -9,7 +9,7 @@ from api_clients import client
 from builders import Json, accelerator, document, profile, refusal, running, server, service_class
 from doc_pages import ROOT
 from robust_oracles import best_levels
-from slow_cases import mostly_slow
+from slow_cases import seeds
 from small_fleets import canary
 from version_oracles import random_splits, spelled_out
 
@@ -29,7 +29,7 @@ from optimizer.studies.sweep.days import lognormal_days
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(200), 4))
+@pytest.mark.parametrize("seed", seeds(2, 198))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     """The oracle searches the versions as servers of their own, spelled out by plain arithmetic."""
     source = random_splits(seed, mixed=seed % 2 == 1)

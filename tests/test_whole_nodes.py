@@ -11,7 +11,7 @@ import pytest
 from builders import Json, accelerator, document, profile, refusal, server, service_class
 from node_oracles import least_cost, node_brute_force, packs, random_node_document
 from plan_faults import differences, plan_faults
-from slow_cases import mostly_slow
+from slow_cases import seeds
 
 from optimizer import explain, find_candidates, load_system, solve, verify
 from optimizer.features.nodes.fields import NodeType
@@ -97,7 +97,7 @@ def node(name: str, cards: int, cost: float, most: int | None) -> NodeType:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", mostly_slow(range(150), 2))
+@pytest.mark.parametrize("seed", seeds(1, 149))
 def test_plans_are_those_of_exhaustive_search(seed: int, mixed: bool) -> None:  # noqa: FBT001
     system = load_system(random_node_document(seed, mixed=mixed))
     best = node_brute_force(system)

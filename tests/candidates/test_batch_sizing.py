@@ -230,6 +230,7 @@ def test_a_smaller_batch_can_carry_more_where_prompts_are_long(specs: Path) -> N
     assert sum(gain > 1.05 for gain in gains.values()) >= len(gains) / 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "unlimited", "mixed"),
     mostly_slow(

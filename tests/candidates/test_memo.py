@@ -53,6 +53,7 @@ def test_a_memo_does_not_change_candidates(seed: int, max_rows: int, changes: li
         assert len(memo) <= max_rows
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"heterogeneous": True}, {"milp_solver": False}], ids=str)
 def test_plans_are_the_same_bytes_with_a_memo(options: Json) -> None:
     memo, rng = SizingMemo(), np.random.default_rng(5)
@@ -154,6 +155,7 @@ LOADS: dict[str, Json] = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -357,6 +357,7 @@ def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce
     assert (incomplete.status, incomplete.json["complete"]) == (3, False)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("arguments", "buffered"),
     [
@@ -409,6 +410,7 @@ def test_a_terminal_that_knows_no_unicode_is_served_as_well(path: Path, argument
     assert found.out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "words", [["--help"], ["solve", "{}", "--json"], pytest.param(["solve", "{}"], marks=pytest.mark.slow)]
 )

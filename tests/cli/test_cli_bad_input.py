@@ -244,6 +244,7 @@ def test_rubbish_of_every_kind_is_refused_in_bounded_time(
     is_refusal(answer, path)
 
 
+@pytest.mark.slow
 def test_50_mb_of_rubbish_on_standard_input_are_refused_at_once(
     rubbish: Callable[[str, str, int], Path],
 ) -> None:
@@ -252,6 +253,7 @@ def test_50_mb_of_rubbish_on_standard_input_are_refused_at_once(
     is_refusal(answer, "standard input")
 
 
+@pytest.mark.slow
 def test_standard_input_that_is_closed_is_refused() -> None:
     command = f'exec "{sys.executable}" -m optimizer check - <&-'
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -421,6 +423,7 @@ def one_server(
     )
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("tokens", [(1, 1), (0, 1), (100_000, 1), (0, 100_000), (100_000, 100_000)])
 @pytest.mark.parametrize("rate", [0, 1e-9, 1e9])
@@ -509,6 +512,7 @@ def test_the_largest_costs_and_counts_do_not_overflow(run: Run, tmp_path: Path) 
     assert plan["capacity"][0]["used"] == 10**8 * pool["numReplicas"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", ["[bold]s[/bold]", "[/s]", "[red", ":smile:", "\\[x]", "a\nb", "\x1b[31mred", "s\x07"]
 )

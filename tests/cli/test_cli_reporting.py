@@ -71,6 +71,7 @@ def test_report_takes_the_load_of_a_file(run: Run, tmp_path: Path, one: str) -> 
     assert "| s | gold | m | idle |" in run("report", one, "--load", tmp_path / "load.csv").out
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "SVG"])
 def test_plot_writes_the_format_of_the_files_name(run: Run, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"figure.{suffix}"
@@ -111,6 +112,7 @@ def test_report_says_what_is_wrong_in_one_line(run: Run, tmp_path: Path, one: st
     is_one_line(run("report", one, "-o", tmp_path / "no" / "x.html"), "no such file")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("flags", "epoch", "date"),
     [

@@ -389,6 +389,7 @@ def test_odd_numbers_of_a_setup_are_ignored(odd: float) -> None:
     assert parse_benchmark("s.yaml", text.replace("tp: 4", "tp: .nan")).cards is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("odd", ["null", '"x"', "-1", "NaN", "Infinity"])
 def test_odd_values_end_in_runs_or_in_words(odd: str) -> None:
     """Numbers of a report in turn are replaced."""

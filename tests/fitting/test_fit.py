@@ -86,6 +86,7 @@ def test_omitted_shapes_are_predicted_from_the_others() -> None:
     assert max(one.itl for one in left_out.values()) < 0.08
 
 
+@pytest.mark.slow
 def test_profile_domain() -> None:
     domain = fitted(FULL, 0.02).provenance.domain
     assert domain.in_tokens == (64, 4096)
@@ -144,6 +145,7 @@ def test_the_highest_number_of_users_is_held_out() -> None:
     assert profile.fit.held_out_throughput < 0.1
 
 
+@pytest.mark.slow
 def test_a_run_that_spoils_the_others_is_named() -> None:
     runs = [closed(users, 10 * users) for users in (1, 2, 4, 8, 16)]
     wrong = runs[3].measured

@@ -41,6 +41,7 @@ def said(profile: FittedProfile) -> str:
     return " ".join(profile.fit.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", mostly_slow(TWINS, 1))
 def test_twins_of_faulty_reports_are_fitted_rightly_and_told(case: str) -> None:
     expected = json.loads((DATA / case / "expected.json").read_text())
@@ -70,6 +71,7 @@ def test_time_per_token_is_not_that_of_chunks() -> None:
     assert found.throughput_rps == pytest.approx(1.24, rel=0.05)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("pattern", ["aiperf-*.json", "vllm.json"])
 def test_failed_requests_are_told(pattern: str) -> None:
     profile = fitted("07-failed-requests", pattern)
@@ -113,6 +115,7 @@ def test_halved_times_per_token_are_mended() -> None:
     assert "stage_3_lifecycle_metrics.json" in said(profile)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["n1.csv", "n2.csv", "two-rates.csv"])
 def test_light_runs_end_in_words(name: str) -> None:
     profile = fitted("01-fit-crash", name)

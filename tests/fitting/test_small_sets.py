@@ -126,6 +126,7 @@ def test_a_thousand_small_sets_end_in_words() -> None:
     check_sets(range(5000, 6000))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "runs",
     [

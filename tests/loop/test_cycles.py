@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import solve
 from optimizer.candidates.caution import slower
@@ -135,6 +135,7 @@ FAILURES: dict[str, Callable[[SimulatedFleet], object]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("reason", mostly_slow(FAILURES, 2))
 def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     loop = Loop(replicas=4)
@@ -150,6 +151,7 @@ def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     assert loop.fleet.desired == there
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_no_number_can_be_recorded(tmp_path: Path) -> None:
     loop = Loop(replicas=4)
     loop.run(lambda _: 12, 90)
@@ -234,6 +236,7 @@ def test_a_refusal_is_recorded_and_tried_again(monkeypatch: pytest.MonkeyPatch) 
     assert loop.fleet.desired >= 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lease", ["before", "during"])
 def test_without_the_lease_nothing_is_scaled(lease: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(replicas=1)
@@ -263,6 +266,7 @@ def written(records: list[dict[str, Any]], path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_recorded_cycles_repeat_exactly(tmp_path: Path) -> None:
     loop = Loop()
     loop.run(lambda t: 3 if t < 150 else 14, 300)
@@ -277,7 +281,7 @@ def test_recorded_cycles_repeat_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_loop_that_is_killed_continues_where_it_stopped(tmp_path: Path, seed: int) -> None:
     rng, path = np.random.default_rng(seed), tmp_path / "state.json"
     loop = Loop(replicas=3, state_file=StateFile(path))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from recorded_samples import Series, answering, sampled, without
 from simulated_fleet import DISCOVERY, SimulatedFleet, chat_system
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 from test_cycles import PERIOD_S, Loop, planned_at, workload
 
 from optimizer import solve
@@ -56,6 +56,7 @@ def known(rate_rps: float) -> int:
     return sum(pool.num_replicas for pool in pools)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("failing", "seed"), mostly_slow([(0.0, 0), *((0.05, seed) for seed in range(20))], 4)
 )
@@ -77,7 +78,7 @@ def test_twice_the_load_gets_the_plan_of_twice_the_load(failing: float, seed: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_slow(range(5), 1))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_a_fleet_whose_load_doubles_is_scaled_for_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random arrivals; one read of twenty fails, and new replicas appear in the window."""
     loop, rng = Loop(replicas=3), random.Random(seed)

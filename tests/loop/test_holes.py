@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_samples import Series, answering, sampled, without
 from simulated_fleet import DISCOVERY, SimulatedFleet, between, chat_system, poisson
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer.stabilisation.arrivals import ArrivalCount, CountHistory
 from rest_server.loop.config import LoopConfig, PrometheusSource
@@ -67,6 +67,7 @@ def test_complete_samples_give_the_rate() -> None:
     assert list(found.values()) == pytest.approx([3 * RATE_RPS] * len(found), rel=0.02)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hole_s", [30, 45, 400])
 def test_a_restart_of_prometheus_gives_no_low_rate(hole_s: int) -> None:
     """The reproducer had 1.5 for 8.6 requests/s after a hole of 45 s."""
@@ -149,7 +150,7 @@ HOLES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 580), st.integers(1
 """Replicas as a set of bits, with begin and length of their holes [s]; 7 is an outage of Prometheus."""
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(20), 1))
+@pytest.mark.parametrize("seed", seeds(1, 19))
 def test_random_holes_never_give_a_low_rate(seed: int) -> None:
     @given(HOLES, st.integers(0, 2**16), st.sampled_from([0.0, 0.05, 0.3]))
     @hypothesis.seed(seed)
@@ -216,6 +217,7 @@ def scraped(
     return found
 
 
+@pytest.mark.slow
 def test_failing_reads_leave_nine_cycles_of_ten() -> None:
     rng = random.Random(2)
 
@@ -229,6 +231,7 @@ def test_failing_reads_leave_nine_cycles_of_ten() -> None:
         assert rate == pytest.approx(true, rel=0.12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["fleet", "replica"])
 def test_an_outage_leaves_no_window_that_is_too_low(what: str) -> None:
     def lost(fleet: SimulatedFleet, now_s: int) -> set[str]:
@@ -242,6 +245,7 @@ def test_an_outage_leaves_no_window_that_is_too_low(what: str) -> None:
             assert offered_rps(reading) == pytest.approx(true, rel=0.12), now_s
 
 
+@pytest.mark.slow
 def test_a_replica_that_is_listed_again_counts_on() -> None:
     """All requests of its life counted once more: 20 times the rate."""
     jobs = poisson(lambda _: 6.0, 400, np.random.default_rng(1), 12)
@@ -279,6 +283,7 @@ def counted(series: Series, times: list[float], period_s: float) -> list[Arrival
     return list(counts.values())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("period_s", [2.0, 5.0, 15.0])
 def test_a_period_is_counted_from_sample_to_sample(period_s: float) -> None:
     """A period that is shorter than the interval of the samples has the span of an interval."""

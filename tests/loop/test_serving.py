@@ -121,6 +121,7 @@ def test_without_request_there_are_no_routes_of_the_reference(loop: Controller) 
         serve_loop(loop)
 
 
+@pytest.mark.slow
 def test_a_load_that_is_not_measured_ages() -> None:
     loop = Loop(replicas=3)
     assert loop.run(lambda _: 8, 90)[-1]["loads"]["talk"]["age_s"] == 0

@@ -46,6 +46,7 @@ def flags_of(container: Json) -> dict[str, str]:
     return dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
 
 
+@pytest.mark.slow
 @needs_kustomize
 def test_deployments_of_gpus_from_nothing_render_and_are_valid(run: Run, plan: Path, tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(written(run, plan, "--deployments")))
@@ -148,6 +149,7 @@ def deployment_of(template: Json) -> Json:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": spec}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("flags", [("--scaled-objects",), ("--prometheus", "http://p:9090"), ("--hpa",), ()])
 def test_groups_are_scaled_as_deployments_are(
     run: Run, plan: Path, tmp_path: Path, flags: tuple[str, ...]
@@ -175,6 +177,7 @@ def test_labels_of_unknown_cards_are_the_planners_own() -> None:
     assert len(label_value("x" * 100 + "!")) == 63
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.chdir(tmp_path)
     page = blocks(read_page("kubernetes.md"))
@@ -200,6 +203,7 @@ def deployments(system: Any, table: ClusterTable | None = None) -> Iterator[Json
     return map(writer.of, found)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sample", ["queue-servers", "versions", "routes", "shared-queue", "robust", "small"])
 def test_every_placement_of_a_sample_has_a_valid_deployment(sample: str) -> None:
     system = load_system(f"sample:{sample}")

@@ -96,6 +96,7 @@ def problems(item: Json) -> str:
     return ""
 
 
+@pytest.mark.few(1)
 @needs_kustomize
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_core_object_is_valid_and_a_broken_one_is_not(overlay: str) -> None:
@@ -235,6 +236,7 @@ def scaled_objects() -> list[Json]:
     ]
 
 
+@pytest.mark.slow
 @needs_kustomize
 @needs_tsc
 def test_objects_of_operators_have_the_types_of_their_packages(whole: list[Json], tmp_path: Path) -> None:
@@ -540,6 +542,7 @@ def test_keda_has_no_object_of_a_workload_that_is_absent(whole: list[Json]) -> N
     assert one(whole, "TriggerAuthentication")["metadata"]["namespace"] == "serving"
 
 
+@pytest.mark.slow
 @needs_kustomize
 def test_the_loop_and_keda_do_not_render_together(tmp_path: Path) -> None:
     shutil.copytree(MANIFESTS, tmp_path / "manifests")
@@ -555,6 +558,7 @@ def test_the_loop_and_keda_do_not_render_together(tmp_path: Path) -> None:
     assert "already registered id: ConfigMap.v1.[noGrp]/inferplan-either-keda-or-loop" in run.stderr
 
 
+@pytest.mark.slow
 @needs_kustomize
 def test_the_loop_component_renders_with_the_service(tmp_path: Path) -> None:
     shutil.copytree(MANIFESTS, tmp_path / "manifests")

@@ -9,7 +9,7 @@ import pytest
 from builders import Json, accelerator, document, refusal, running, server
 from feature_fleets import random_with_routes
 from mixed_oracles import mixed_brute_force, random_mixed_document
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import System, load_system, solve, verify
 from optimizer.candidates import find_candidates
@@ -50,12 +50,12 @@ def test_a_samples_plan_stays_as_it_is(specs: Path, sample: str, *, mixed: bool)
     assert_settled(load_system(specs / sample).with_options(heterogeneous=mixed))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(150), 15))
+@pytest.mark.parametrize("seed", seeds(5, 145))
 def test_a_mixed_plan_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_mixed_document(seed))))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 1))
+@pytest.mark.parametrize("seed", seeds(1, 59))
 def test_a_plan_of_features_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_with_routes(seed))).with_options(saturation_policy="None"))
 
@@ -96,7 +96,7 @@ def assert_equal_to_exhaustive_search(source: System) -> None:
     assert verify(plan, source) == []
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(300), 20))
+@pytest.mark.parametrize("seed", seeds(7, 293))
 def test_plans_from_several_pools_equal_exhaustive_search(seed: int) -> None:
     assert_equal_to_exhaustive_search(on_several_pools(seed))
 

@@ -16,7 +16,7 @@ from feature_fleets import random_with_routes
 from mixed_oracles import random_mixed_document
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.features.shared_cards.turns import measure_turns
@@ -127,14 +127,14 @@ def test_no_value_of_a_samples_plan_can_be_changed(specs: Path, sample: str, *, 
     assert believed(solve(system), system, every=False, most=10**9 if every else 6) == []
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(20), 1))
+@pytest.mark.parametrize("seed", seeds(1, 19))
 @pytest.mark.usefixtures("measured_once")
 def test_no_value_of_a_plan_of_features_can_be_changed(seed: int) -> None:
     system = load_system(random_with_routes(seed))
     assert believed(solve(system), system, every=False) == []
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(12), 1))
+@pytest.mark.parametrize("seed", seeds(1, 11))
 def test_no_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     rng = random.Random(seed)
     source = random_document(rng) if seed % 2 else random_mixed_document(seed)

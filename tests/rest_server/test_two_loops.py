@@ -56,6 +56,7 @@ def test_a_second_loop_is_refused_and_a_restart_is_not(tmp_path: Path, run: Run)
                 second.communicate()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

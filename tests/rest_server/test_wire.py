@@ -15,6 +15,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 # --- recordings ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["stateless", "stateful"])
 def test_a_recording_of_the_reference_is_answered_alike(mode: str, reference: Path) -> None:
     exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))

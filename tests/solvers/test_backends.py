@@ -141,6 +141,7 @@ def written(source: System, path: Path) -> Plan:
     return solve(source.with_options(saturation_policy="None", gap=0.0), write_model_to=path)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("suffix", mostly_slow([".lp", ".mps"], 1))
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,6 +186,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("suffix", [".lp", ".mps"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", list(SYSTEMS))

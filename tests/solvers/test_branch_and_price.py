@@ -54,6 +54,7 @@ def assert_equal(found: Solution, other: Solution) -> None:
 # --- against other ways to the same answer ---------------------------------------------------------------
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(540), (True, False)), 30))
 def test_patterns_and_replica_counts_agree_at_every_level(seed: int, mixed: bool) -> None:  # noqa: FBT001
     problem = random_problem(seed, mixed=mixed)

@@ -14,7 +14,7 @@ import pytest
 from builders import Json, accelerator, server, system
 from mixed_oracles import demands, random_mixed_document
 from oracles import Case, Option, read_case
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_system
@@ -100,6 +100,7 @@ def all_recorded(reference: Path) -> dict[str, Recorded]:
     return {name: recorded(reference / "optimizer" / f"{name}.json") for name in CASES}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", mostly_slow(CASES, 15))
 def test_the_references_own_answer_comes_out_but_for_its_defects(name: str, reference: Path) -> None:
     """Where its answer changes from run to run ties go anyhow, and only the cost is compared."""
@@ -250,7 +251,7 @@ def placed(plan: Plan) -> dict[str, tuple[str, int]]:
     }
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 20))
+@pytest.mark.parametrize("seed", seeds(7, 53))
 def test_greedy_equals_a_plain_second_writing_on_random_systems(seed: int) -> None:
     source = load_system(random_mixed_document(seed)).with_options(heterogeneous=False, unlimited=False)
     plan = solve(source, milp_solver=False)
@@ -374,6 +375,7 @@ def test_exact_is_no_worse_under_any_policy_on_reference_systems(
     assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("policy", "delayed"), UNDER_ANY_POLICY)
 @pytest.mark.parametrize(
     ("seed", "tightness"), mostly_slow([(0, 3.0), (0, 1.5), *product(range(1, 12), (1.2, 2.0, 3.0))], 1)

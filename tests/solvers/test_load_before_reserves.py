@@ -212,6 +212,7 @@ def test_levels_are_those_of_enumeration(part: int) -> None:
 # --- cases -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize("cards", [2, 3])
@@ -240,6 +241,7 @@ def test_a_growing_load_is_served_before_reserves(cards: int) -> None:
     assert round(served_rpm(plan, system)[2] / 2520, 2) == {16: 0.36, 20: 0.43}.get(cards, 1.0)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("priorities", [(1, 2, 3), (1, 1, 2)])
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)

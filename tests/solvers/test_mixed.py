@@ -56,6 +56,7 @@ def assert_equal_to_brute_force(system: System) -> Plan:
     return plan
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("seed", "units"), mostly_slow(product(range(500), UNITS), 20))
 def test_a_mixed_plan_equals_exhaustive_search_at_every_level(seed: int, units: str) -> None:
     assert_equal_to_brute_force(random_system(seed).with_options(unlimited=units == "unlimited"))
@@ -116,6 +117,7 @@ FREE = [*range(10), 42, 48, 56, 57, 69, 80, 122, 130, 132, 149]
 MORE_FREE = [range(hundred, hundred + 100) for hundred in range(0, 1200, 100)]
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("seeds", mostly_slow([*((seed,) for seed in FREE), *MORE_FREE], 20), ids=str)
 def test_mixed_plans_on_free_accelerators_match_brute_force(seeds: Sequence[int], units: str) -> None:
@@ -260,6 +262,7 @@ def test_a_single_plan_replaces_a_worse_mixed_one_without_proof(seed: int) -> No
     assert not is_better(problem, best, found.replicas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["small", "large"], 1))
 def test_a_quarter_of_capacity_is_solved_in_time_with_all_gaps(name: str, specs: Path) -> None:
     system = scaled(load_system(specs / name), 4).with_options(

@@ -26,7 +26,7 @@ from builders import accelerator, profile, server, service_class
 from builders import system as build
 from mixed_oracles import TOLERANCE, Column, Demand, demands, random_mixed_document
 from oracles import linear_replica, plain
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_document
@@ -299,6 +299,7 @@ MIXED = [("small", "milp", 2), ("large", "greedy", 4), ("small", "milp", 4), ("l
 SAMPLES = [*SINGLE[:1], *((*case, True) for case in MIXED), *SINGLE[1:]]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize(("name", "solver", "divisor", "mixed"), mostly_slow(SAMPLES, 1))
@@ -336,9 +337,10 @@ def random_system(seed: int) -> System:
     return load_system(random_mixed_document(seed)).with_options(unlimited=False)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", mostly_slow(range(200), 2))
+@pytest.mark.parametrize("seed", seeds(1, 199))
 def test_every_policy_keeps_its_promises_on_small_random_systems(
     seed: int, policy: str, *, delayed: bool
 ) -> None:
@@ -369,7 +371,7 @@ def few_large_servers(seed: int) -> System:
 @pytest.mark.slow
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 1))
+@pytest.mark.parametrize("seed", seeds(1, 59))
 def test_policies_hold_for_servers_of_many_replicas(seed: int, policy: str, *, delayed: bool) -> None:
     for solver, mixed in (("milp", False), ("greedy", False), ("greedy", True)):
         system = few_large_servers(seed).with_options(
@@ -472,6 +474,7 @@ def test_policies_share_out_as_worked_by_hand(case: str) -> None:
         assert item.served_fraction == pytest.approx(replicas * RATE / rate if rate else replicas / least)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("divisor", [2, 4])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_without_delay_both_round_robins_are_the_same(solver: str, divisor: int) -> None:

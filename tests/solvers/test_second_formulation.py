@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from oracles import RATE_UNIT_RPM, check_plan, read_case, solve_with_cbc
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, load_system, solve, verify
 from optimizer.generate import generate_system
@@ -23,6 +23,7 @@ def assert_equal_to_cbc(plan: Plan, system: System) -> None:
     assert plan.status == "optimal"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", mostly_slow(CASES, 4))
 def test_the_choice_matches_cbc_on_random_reference_systems(name: str, reference: Path) -> None:
     """Each within its capacities, also where the request says unlimited; nobody is served in part."""
@@ -38,7 +39,7 @@ def test_the_choice_matches_cbc_on_random_reference_systems(name: str, reference
 
 
 @pytest.mark.parametrize("tightness", [0.9, 1.2, 2.0])
-@pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_the_choice_equals_cbc_on_generated_fleets(seed: int, tightness: float) -> None:
     system = generate_system(servers=20, accelerators=9, types=3, seed=seed, tightness=tightness)
     assert_equal_to_cbc(solve(system), system)
@@ -47,6 +48,7 @@ def test_the_choice_equals_cbc_on_generated_fleets(seed: int, tightness: float) 
 # --- known answers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "capacities", "total_cost"),
     [  # shared/reference/README.md, "Known answers"

@@ -15,7 +15,7 @@ import pytest
 from builders import accelerator, profile, running, server, system
 from mixed_oracles import random_mixed_document
 from replaced_runs import Run, replaced
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, SolverError, System, find_candidates, load_system, solve, verify
 from optimizer.arrays import IntArray
@@ -84,10 +84,11 @@ def assert_no_worse(found: Sequence[float], than: Sequence[float]) -> None:
             return
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("limit_s", mostly_slow([1e-6, 0.05, 0.01], 2))
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", mostly_slow(range(4), 1))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_a_stopped_plan_is_no_worse_than_current_or_greedy(
     seed: int, tightness: float, limit_s: float, *, mixed: bool
 ) -> None:
@@ -125,6 +126,7 @@ FLEETS = [
 SYSTEMS = [*FLEETS, *(partial(small_mixed, seed) for seed in range(60))]
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("make", mostly_slow(SYSTEMS, 54))
 def test_a_seed_is_a_point_of_the_model_with_the_same_levels(make: Callable[[], System]) -> None:
     """The rows of the model and the levels in whole numbers are two counts of the same answer."""
@@ -165,6 +167,7 @@ def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
 # --- solvers that are stopped ----------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("withheld", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
@@ -200,6 +203,7 @@ def test_a_stopped_level_leaves_the_solution_unproved(
         assert not is_better(problem, seeded, solution.replicas)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: bool) -> None:
@@ -217,6 +221,7 @@ def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: 
     assert not is_better(problem, best_initial_solution(problem), solution.replicas)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("seed", "tightness", "wrong"),
     # Where all servers are served at once the first run is that of the value.
@@ -330,6 +335,7 @@ def test_what_runs_goes_before_what_would_have_to_grow() -> None:
     assert [item.server for item in solve(source, deadline=LONG_GONE).unserved] == ["a"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
@@ -345,7 +351,8 @@ def test_what_runs_is_kept_under_saturation_policies_too(seed: int, policy: str,
     assert_no_worse(found, what_runs(source)[: len(found)])
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 10))
+@pytest.mark.few(4)
+@pytest.mark.parametrize("seed", seeds(4, 36))
 def test_bounds_of_plain_arithmetic_are_below_what_is_reached(seed: int) -> None:
     """Unlimited mixed plans without any time, against those with all of it."""
     rng = random.Random(seed)

@@ -178,6 +178,7 @@ def sample(name: str) -> Json:
     return found
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.message)
 def test_following_a_message_gives_an_accepted_system(case: Case) -> None:
     source = sample(case.sample)

@@ -134,6 +134,7 @@ def paid(system: System, chosen: tuple[int, ...]) -> float:
     return float(sum(table.cost_cents_per_h[c] for c in chosen)) + extra
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_slices_of_a_type_share_the_owned_cards(seed: int) -> None:
     """The optimum equals that of all combinations of one accelerator for each server."""

@@ -75,6 +75,7 @@ def derived_changes(system: System) -> Iterator[SystemChange]:
                 yield SystemChange(name, item, value)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_derived_change_gives_the_system_of_a_document(sample: str, specs: Path) -> None:
     system = load_system(specs / sample)
@@ -86,6 +87,7 @@ def test_a_derived_change_gives_the_system_of_a_document(sample: str, specs: Pat
     assert accepted > 40
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_removed_field_is_that_of_a_document_without_it(sample: str, specs: Path) -> None:
     system = load_system(specs / sample)

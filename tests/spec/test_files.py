@@ -464,6 +464,7 @@ def test_unwritable_links_are_rejected_and_kept(tmp_path: Path) -> None:
     assert {entry.name for entry in tmp_path.iterdir()} == {"folder", "circle", "back", "down", "lost"}
 
 
+@pytest.mark.slow
 def test_standard_output_by_name_is_written_and_not_replaced(tmp_path: Path) -> None:
     if not Path("/dev/stdout").exists():
         pytest.skip("this system has no /dev/stdout")

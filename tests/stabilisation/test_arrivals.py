@@ -72,6 +72,7 @@ def test_counts_leave_after_two_start_up_times() -> None:
     assert len(history_of([3.0] * 500, span_s=1.0).counts) == 60
 
 
+@pytest.mark.slow
 def test_poisson_counts_seldom_jump_and_have_dispersion_one() -> None:
     """n = 20 days of counts of 15 s at 2/s, seed 1.
 

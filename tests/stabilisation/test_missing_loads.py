@@ -52,6 +52,7 @@ def check(start: str, kinds: Iterable[Kind]) -> None:
         load, now = after(load, now, kind)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("start", DOCUMENTS)
 def test_every_sequence_of_four_snapshots_follows_the_table(start: str) -> None:
     """The 9^4 sequences of the kinds of snapshots, each after a load in a document."""

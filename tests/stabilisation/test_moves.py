@@ -278,6 +278,7 @@ def reachable(goals: list[MoveGoal], now: dict[str, dict[str, RunningPool]], car
     return False
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(4))
 def test_an_order_of_steps_is_found_if_there_is_one(part: int) -> None:
     found = {True: 0, False: 0}

@@ -13,6 +13,7 @@ from service_days import KINDS
 SEEDS = (1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["live step x6, 30 s", "loop_steps x6, 30 s", "step x2, 30 s"])
 def test_the_policy_is_as_good_as_the_former_loop(name: str) -> None:
     """At most its replica-hours (+ 1 %), with at most its slow requests (+ 0.05 points)."""

@@ -384,6 +384,7 @@ def test_running_replicas_that_hide_scarcity_are_noted() -> None:
     assert any("what runs now" in note for note in found.notes)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
     rng = random.Random(seed)

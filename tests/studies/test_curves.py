@@ -91,6 +91,7 @@ def test_every_batch_limit_has_its_largest_load_and_latencies(fleet: System) -> 
         assert ttft[batch] == pytest.approx(replica.see(largest).ttft, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_batch_limits_are_shown_over_equal_factors(fleet: System, specs: Path) -> None:
     batch = make_figure(fleet, "batch", server="s", accelerator="A")
     of_batches = make_figure(load_system(specs / "queue-servers"), "batch", server="flask")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import accelerator, document, server
 from route_oracles import Case, random_routes
-from slow_cases import mostly_slow
+from slow_cases import seeds
 from test_horizon_topologies import at_rate, sharing, without_tiers
 
 from optimizer import System, load_system, scale_loads, solve
@@ -54,7 +54,7 @@ def divides(day: System, plan: Any) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_slow(range(8), 1))
+@pytest.mark.parametrize("seed", seeds(1, 7))
 def test_days_of_a_route_are_safe_where_it_can_be_divided(seed: int) -> None:
     system = small_route(seed)
     found, days = sampled(system, 16, 0.4)

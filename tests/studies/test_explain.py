@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, random_document, running, server, service_class, system
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.candidates import SizingMemo
@@ -96,7 +96,7 @@ def test_the_next_best_alternative_forced_costs_what_was_said(seed: int, *, mixe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
     source = a_random_system(seed)
     plan = solve(source)
@@ -125,6 +125,7 @@ def test_a_sole_accelerator_has_no_serving_alternative() -> None:
 # --- units -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_value_of_a_unit_is_the_difference_of_two_solves(seed: int, *, mixed: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from builders import accelerator, document, profile, server, service_class
 from feature_fleets import with_features
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import System, load_system, solve
 from optimizer.generate import generate_document
@@ -171,7 +171,7 @@ def tiered_fleet(seed: int, hours: int, penalty: float) -> tuple[System, list[Lo
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
-@pytest.mark.parametrize("seed", mostly_slow(range(6), 1))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_the_plan_is_never_worse_than_a_simple_policy(seed: int, penalty: float) -> None:
     found = plan_horizon(*tiered_fleet(seed, 6, penalty))
     first, *others = found.policies

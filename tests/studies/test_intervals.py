@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mixed_oracles import random_mixed_document
-from slow_cases import mostly_slow
+from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, load_system
 from optimizer.generate import generate_system
@@ -83,7 +83,7 @@ def assert_the_truth_is_inside(before: BasePlan, truth: Plan, answer: Answer, af
 @pytest.mark.slow
 @pytest.mark.parametrize("mixed", mostly_slow([False, True], 1))
 @pytest.mark.parametrize("make", [scarce_system, odd_system])
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 1))
+@pytest.mark.parametrize("seed", seeds(1, 59))
 def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make, *, mixed: bool) -> None:
     source = make(seed, mixed=mixed)
     solved_in_full = solve_in_full(source)

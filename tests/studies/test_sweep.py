@@ -11,7 +11,7 @@ import pytest
 from builders import accelerator, random_document, server, service_class
 from builders import system as made
 from pydantic import ValidationError
-from slow_cases import mostly_slow
+from slow_cases import seeds
 
 from optimizer import SpecError, System, load_system, solve
 from optimizer.candidates import SizingMemo
@@ -148,7 +148,7 @@ def every_integer(system: System, kind: str, last: int) -> list[tuple[float, flo
 
 
 @pytest.mark.parametrize("policy", ["None", "RoundRobin"])
-@pytest.mark.parametrize("seed", mostly_slow(range(12), 1))
+@pytest.mark.parametrize("seed", seeds(1, 11))
 def test_ranges_of_integers_are_those_of_planning_each(seed: int, policy: str) -> None:
     system = load_system(random_document(random.Random(seed)))
     system = system.with_options(unlimited=False, milp_solver=True, saturation_policy=policy)
