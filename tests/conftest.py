@@ -72,7 +72,10 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all but a few cases of a test with the mark `few` to the slow run."""
+    """Leave all but a few cases of a test with the mark `few` to the slow run; count lines in one case alone.
+
+    Python is half as fast where lines are counted, and the first case of each test covers enough.
+    """
     cases = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
         mark = item.get_closest_marker("few")
@@ -83,6 +86,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in mine:
             if item not in quick:
                 item.add_marker("slow")
+    counted = set[str]()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if test in counted:
+            item.add_marker("no_cover")
+        elif not item.get_closest_marker("slow"):
+            counted.add(test)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

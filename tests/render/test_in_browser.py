@@ -41,6 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_log_of_the_browser_would_show_a_request(browser: Any, tmp_path: Path) -> None:
     """The check of the next test can fail: a page that does ask is seen to."""
     bad = tmp_path / "bad.html"
@@ -54,6 +55,7 @@ def test_the_report_opens_without_an_error_or_a_request(browser: Any, page: Path
     assert opened(browser, page.as_uri()) == ([page.as_uri()], [])
 
 
+@pytest.mark.slow
 def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) -> None:
     name = "<img src='http://127.0.0.1:9/x.png' onerror='console.error(1)'><script>console.error(2)</script>"
     source = document(
@@ -66,6 +68,7 @@ def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) ->
     assert name in browser.execute_script("return document.body.innerText")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 375])
 def test_page_shows_everything_without_horizontal_scrolling(browser: Any, page: Path, width: int) -> None:
     browser.execute_cdp_cmd(
@@ -135,6 +138,7 @@ def test_the_memo_fits_on_a_page_and_the_appendix_is_short(
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf)) <= MAX_PAGES[sample]
 
 
+@pytest.mark.slow
 def test_a_click_on_a_heading_sorts_the_table(browser: Any, page: Path) -> None:
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.get(page.as_uri())
@@ -152,6 +156,7 @@ def test_a_click_on_a_heading_sorts_the_table(browser: Any, page: Path) -> None:
     assert names[0] == "Bronze-granite_13b"
 
 
+@pytest.mark.slow
 def test_in_the_dark_the_page_is_dark(browser: Any, page: Path) -> None:
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     look = """
