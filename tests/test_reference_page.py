@@ -1,10 +1,12 @@
 """The reference page says what the program says of itself."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
-from reference_page import SAME, Tables, generated
+from command_help import help_of
+from reference_page import SAME, Tables, completed, generated
 
 from optimizer.candidates import RejectionReason
 from optimizer.cli.main import COMMANDS
@@ -16,14 +18,26 @@ PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="from 3.13 on, argparse writes options another way")
 def test_the_generated_parts_are_current() -> None:
     assert generated(PAGE) == PAGE, "run python tests/tools/reference_page.py"
-    assert {name for name in COMMANDS if f"usage: inferplan {name} " not in PAGE} == set()
+    assert {name for name in COMMANDS if f"<!-- help: {name} -->" not in PAGE} == set()
+
+
+def test_the_site_shows_every_flag_of_every_command() -> None:
+    page = completed(PAGE)
+    missing = [
+        (name, flag)
+        for name in COMMANDS
+        for flag in re.findall(r"^  (?:-\w(?: \w+)?, )?(--[\w-]+)", help_of(name), re.MULTILINE)
+        if flag not in page.partition(f"usage: inferplan {name} ")[2].partition("```")[0]
+    ]
+    assert missing == []
 
 
 def test_every_document_has_a_table_on_the_page() -> None:
     tables = Tables(PAGE)
     assert len(tables.documents) > 100
+    page = completed(PAGE)
     without = tables.documents.keys() - SAME.keys() - {*tables.marked}
-    missing = sorted(name for name in without if f"\n#### {name}\n" not in PAGE)
+    missing = sorted(name for name in without if f"\n#### {name}\n" not in page)
     assert not missing, f"docs/reference.md lacks a comment for the fields of {', '.join(missing)}"
 
 

@@ -1,4 +1,4 @@
-"""Count code lines: ``python tests/benchmarks/lines.py [DIR ...]``.
+"""Count code lines, and words of the documentation: ``python tests/benchmarks/lines.py [DIR ...]``.
 
 A code line has at least one token that is neither a comment nor part of a docstring. So moving words into or
 out of comments changes nothing, and neither do empty lines.
@@ -7,6 +7,7 @@ out of comments changes nothing, and neither do empty lines.
 import ast
 import sys
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,10 +54,27 @@ def folders(root: Path, names: list[str]) -> Iterator[tuple[str, int, int]]:
             yield f"  {inner}", len(mine), sum(mine)
 
 
+def words(root: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield the pages and words of the documentation, and of the groups of its navigation."""
+    counts = {
+        path: len(path.read_text(encoding="utf-8").split()) for path in sorted((root / "docs").rglob("*.md"))
+    }
+    yield "docs", len(counts), sum(counts.values())
+    site = tomllib.loads((root / ".zensical.toml").read_text(encoding="utf-8"))
+    for group in site["project"]["nav"]:
+        for name, target in group.items():
+            pages = (
+                [target] if isinstance(target, str) else [page for item in target for page in item.values()]
+            )
+            yield f"  {name}", len(pages), sum(counts[root / "docs" / page] for page in pages)
+
+
 def main() -> None:
-    """Print a table of files and code lines."""
+    """Print a table of files and code lines, and one of pages and words."""
     for name, count, lines in folders(ROOT, sys.argv[1:] or [*DEFAULT]):
         print(f"{name:28} {count:5,} files {lines:7,} lines")
+    for name, count, amount in words(ROOT):
+        print(f"{name:28} {count:5,} pages {amount:7,} words")
 
 
 if __name__ == "__main__":

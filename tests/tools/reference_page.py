@@ -1,21 +1,20 @@
-"""The generated parts of docs/reference.md: the help of every command, and the fields of every document.
+"""The generated parts of docs/reference.md: the fields of every document, and the help of every command.
 
-Run ``python tests/tools/reference_page.py`` to write them. Two comments, ``<!-- fields: NAME -->`` and
-``<!-- end -->``, enclose the table of a document, and those of the documents in it without such comments.
+Two comments, ``<!-- fields: NAME -->`` and ``<!-- end -->``, enclose the table of a document, and those of
+the documents in it without such comments. Run ``python tests/tools/reference_page.py`` to write the tables of
+documents that users write. The tables of documents that the program writes, and the help of commands at
+``<!-- help: NAME -->``, are on the site only (``site_pages.py``).
 """
 
-import contextlib
-import io
-import os
 import re
 from collections.abc import Container, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
+from command_help import common_flags, help_of, own_help_of
 from pydantic import BaseModel
 
-from optimizer.cli.main import COMMANDS, main
 from optimizer.compat.class_rows import ClassFigures, RequestClass
 from optimizer.compat.disaggregated_rows import (
     DisaggregatedAnswer,
@@ -36,7 +35,6 @@ from optimizer.studies.replay.replay_document import Replay
 from optimizer.studies.simulation.simulation_document import RepairedPlan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
-COLUMNS = "100"
 INPUTS: tuple[type[BaseModel], ...] = (SystemSpec, ReplicaRow, RequestClass, BatchRow, DisaggregatedRow)
 """Documents that users write: their tables have the defaults."""
 ANSWERS: tuple[type[BaseModel], ...] = (
@@ -57,7 +55,7 @@ ANSWERS: tuple[type[BaseModel], ...] = (
 """Documents that the program writes, in addition to the answers of studies."""
 SAME = {"PerfParms": "ProfileParms"}
 """Documents that are described by the table of another one with more fields."""
-_HELP = re.compile(r"(?<=```text\n)usage: inferplan(?: (?P<name>[\w-]+))? \[-h\].*?(?=```)", re.DOTALL)
+_HELP = re.compile(r"<!-- help: (?P<name>[\w-]+) -->\n")
 _NEXT = "### analyze\n"
 """Heading of the section after those of the studies."""
 _FIELDS = re.compile(r"(?<=<!-- fields: )(?P<name>\w+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
@@ -65,25 +63,36 @@ _HEADING = re.compile(r"^(#+) (.+)$|<!-- fields: (\w+) -->", re.MULTILINE)
 
 
 def generated(page: str) -> str:
-    """Return the page with its generated parts made from the program."""
+    """Return the page with its stored tables made from the program."""
     missing = [name for name, entry in STUDIES.items() if f"\n### {entry.command}\n" not in page]
     sections = "".join(map(_section, missing))
     page = page.replace(_NEXT, sections + _NEXT)
     tables = Tables(page)
+    inputs = {model.__name__ for model in tables.inputs}
+    return _FIELDS.sub(
+        lambda found: (
+            f"{found['name']} -->\n" + (f"\n{tables.of(found['name'])}" if found["name"] in inputs else "")
+        ),
+        page,
+    )
+
+
+def completed(page: str) -> str:
+    """Return the page as the site shows it: with the fields of all documents and the help of commands."""
+    tables = Tables(page)
     page = _FIELDS.sub(lambda found: f"{found['name']} -->\n\n{tables.of(found['name'])}", page)
-    return _HELP.sub(lambda found: help_of(found["name"]), page)
+    return _HELP.sub(lambda found: f"```text\n{_help_at(found['name'])}```\n", page)
 
 
-def help_of(name: str | None) -> str:
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = COLUMNS
-    try:
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-            main([name, "--help"] if name in COMMANDS else ["--help"])
-    finally:
-        os.environ.pop("COLUMNS")
-        os.environ.update({} if before is None else {"COLUMNS": before})
-    return out.getvalue()
+def _help_at(name: str) -> str:
+    """Return the help of a command, of the program or of the common flags."""
+    match name:
+        case "inferplan":
+            return help_of(None)
+        case "common":
+            return "".join(common_flags())
+        case _:
+            return own_help_of(name)
 
 
 def _section(name: str) -> str:
@@ -95,7 +104,7 @@ def _section(name: str) -> str:
     return (
         f"### {entry.command}\n\n{study.description}\n\n`POST /v1/{name}`, `POST /v1/fleet/{name}`, and "
         f"`{name}` of the clients. Query parameters: {options}.\n\n"
-        f"{tables}```text\nusage: inferplan {entry.command} [-h]```\n\n"
+        f"{tables}<!-- help: {entry.command} -->\n\n"
     )
 
 
