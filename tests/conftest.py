@@ -6,6 +6,8 @@ import os
 import random
 import sys
 from collections import defaultdict
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +15,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from commands import Run
     from emulated import Emulator
     from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).resolve().parent.parent
+COUNTED = pytest.StashKey[bool]()
+"""Whether a case counts the lines that it runs, if a run counts any."""
 WHOLE_SUITE = 4000
 """Tests from which on a run is one of the whole suite, which needs all code that is compiled."""
 
@@ -89,10 +93,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     counted = set[str]()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        if test in counted:
-            item.add_marker("no_cover")
-        elif not item.get_closest_marker("slow"):
+        item.stash[COUNTED] = test not in counted
+        if not item.get_closest_marker("slow"):
             counted.add(test)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> "Generator[None, object, object]":
+    """Run all but the first case of a test without the tracer of coverage; other threads keep theirs."""
+    trace = sys.gettrace()
+    if type(trace).__name__ != "CTracer" or item.stash[COUNTED]:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(trace)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -176,13 +192,25 @@ def browser(started_browser: Any) -> "Iterator[Any]":
     cleared(started_browser)
 
 
-@pytest.fixture(scope="module")
-def running_service(request: pytest.FixtureRequest) -> "Iterator[TestClient]":
-    """A service that the tests of a file share, with a fleet unless `STATEFUL` of the module is false."""
+@pytest.fixture(scope="session")
+def services() -> "Iterator[Callable[[bool], TestClient]]":
+    """Start a service with a fleet, and one without, once a session."""
     from api_clients import client
 
-    with client(stateful=getattr(request.module, "STATEFUL", True)) as found:
-        yield found
+    with ExitStack() as started:
+        yield cache(lambda stateful: started.enter_context(client(stateful=stateful)))
+
+
+@pytest.fixture(scope="module")
+def running_service(request: pytest.FixtureRequest, services: "Callable[[bool], TestClient]") -> "TestClient":
+    """A service whose fleet is empty when a file begins, with a fleet unless `STATEFUL` of it is false."""
+    from api_clients import state_of
+
+    from rest_server.state import FleetStore
+
+    found = services(getattr(request.module, "STATEFUL", True))
+    state_of(found).held = FleetStore(instance="run")
+    return found
 
 
 @pytest.fixture

@@ -167,12 +167,14 @@ def test_stages_are_planned_verified_explained_and_simulated() -> None:
     assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.06)
 
 
+@pytest.mark.slow
 def test_saturated_stage_is_the_binding_constraint() -> None:
     system = system_of(300.0, {"latency": [{"percentile": 50, "ms": 1e6}]}, stages=[PRE | {"time": 12.0}])
     (limit,) = explain(system).servers[0].pools[0].binding
     assert (limit.limit, limit.stage) == ("stage", "pre")
 
 
+@pytest.mark.slow
 def test_a_replica_of_so_many_jobs_takes_what_they_carry() -> None:
     target = {"latency": [{"ms": 5000}]}
     system = system_of(40.0, target, jobs=2, stages=[PRE | {"time": 100.0, "workers": 2}, POST])

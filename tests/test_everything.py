@@ -44,6 +44,7 @@ def test_nothing_of_a_system_is_lost() -> None:
     assert f"USD/h for {len(together.documented)} servers" in TEXT
 
 
+@pytest.mark.slow
 def test_the_plan_is_proved_and_costs_what_the_five_plans_do() -> None:
     """No two systems have a card in common, so that each is planned as by itself."""
     system, plan = planned()

@@ -258,6 +258,7 @@ def test_pairs_are_tried_of_all_features() -> None:
     assert {feature.name for feature in FEATURES} - {"slices", "length_pools"} == DRAWN.keys()
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("pair", [*combinations(DRAWN, 2)], ids="-".join)
 def test_every_pair_of_features_is_planned_and_verified(pair: tuple[str, str]) -> None:
     drawn = {DRAWN[name] for name in pair}

@@ -1,4 +1,4 @@
-"""The page about growth: its documents are written, its commands run, and what they print compared."""
+"""Pictures and mistakes of the commands that the page about growth shows."""
 
 from pathlib import Path
 
@@ -9,11 +9,6 @@ from slow_cases import mostly_slow
 from optimizer.cli.main import main
 
 BLOCKS = blocks(read_page("growth.md"))
-COMMANDS = [
-    block.text.removeprefix("$ inferplan ").partition("\n")[::2]
-    for block in BLOCKS
-    if block.language == "console"
-]
 
 
 @pytest.fixture
@@ -24,22 +19,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("command", "output"), mostly_slow(COMMANDS, 2), ids=lambda text: text.splitlines()[0]
-)
-def test_commands_print_what_the_page_shows(
-    command: str, output: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert folder.is_dir()
-    assert main(command.split()) == 0
-    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.strip().splitlines())
-    assert printed == output.strip()
-
-
-def test_the_page_shows_every_kind_of_question() -> None:
-    assert len(COMMANDS) == 4
 
 
 @pytest.mark.parametrize(

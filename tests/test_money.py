@@ -120,6 +120,7 @@ def test_a_currency_of_what_runs_alone_counts_for_all() -> None:
     assert system.servers["s"].current.cost_cents_per_h == 250
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", mostly_slow(["solve", "candidates", "explain", "compare", "report"], 3))
 def test_every_output_shows_the_currency(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,13 +1,10 @@
-"""The README and the overview tell the truth: what they show runs, and prints what they say."""
+"""The README and the overview tell the truth; `test_page_commands` runs what they show."""
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
-from doc_pages import ROOT, blocks, printed, read_page
-from notes import besides_compiling
-from service_runs import as_a_program
+from doc_pages import ROOT, blocks, read_page
 
 from optimizer import load_system
 from optimizer.cli.main import main
@@ -27,15 +24,6 @@ def commands(page: str) -> list[list[str]]:
     ]
     words = [shlex.split(line, comments=True) for line in lines]
     return [line[1:] for line in words if line and line[0] == "inferplan"]
-
-
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with the specs of the repository, in which commands may write."""
-    (tmp_path / "specs").symlink_to(ROOT / "specs")
-    (tmp_path / "keys.txt").write_text("read,solve everyday-key\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_there_are_exactly_two_set_up_commands() -> None:
@@ -61,46 +49,6 @@ def test_what_the_readme_writes_is_ignored_by_git() -> None:
 
 def test_the_overview_shows_everyday_commands() -> None:
     assert {line[0] for line in commands(OVERVIEW)} >= {"solve", "candidates", "convert", "schema"}
-
-
-@pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize("arguments", commands(OVERVIEW), ids=" ".join)
-def test_every_command_of_the_overview_runs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    if arguments[0] == "serve":
-        with as_a_program(*arguments[1:], "--port", "0") as program:
-            assert program.ask("GET", "/healthz").status == 200
-            assert program.end()[0] == 0
-        return
-    try:
-        status = main(arguments)
-    except SystemExit as stop:
-        status = int(stop.code or 0)
-    assert status == 0
-    assert besides_compiling(capsys.readouterr().err) == ""
-
-
-@pytest.mark.usefixtures("workplace")
-def test_the_commands_of_the_readme_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = commands(README)
-    assert [line[0] for line in lines][:2] == ["estimate", "init"]
-    printed = {}
-    for line in lines:
-        assert main(line) == 0, line
-        printed[line[0]] = capsys.readouterr().out
-    assert "0 errors" in printed["check"] or "valid" in printed["check"]
-    assert "EUR/h" in printed["solve"]
-    assert "~" in printed["solve"]
-    assert Path("fleet.html").is_file()
-
-
-@pytest.mark.usefixtures("workplace")
-def test_every_python_block_prints_what_the_block_after_it_says() -> None:
-    programs = [block for block in blocks(README) if block.language == "python"]
-    assert programs
-    for block in programs:
-        text = block.text
-        assert printed(lambda text=text: exec(text, {"__name__": "readme"}), Path.cwd())[0] == block.output  # type: ignore[misc]  # noqa: S102  our own
-        assert block.output
 
 
 def test_the_first_picture_shows_cards_that_people_know() -> None:

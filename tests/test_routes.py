@@ -91,6 +91,7 @@ def test_choice_of_several_routes_matches_exhaustive_search(seed: int) -> None:
     assert is_the_best(system).status == "optimal"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_shares_lose_the_least_quality_within_comfort(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -1,17 +1,15 @@
-"""The scenario pages say what the program says: every table, every output, every figure in their text."""
+"""The scenario pages say what the program says: every table, every figure in their text."""
 
 import math
-import shlex
 from functools import cache
 from typing import Any
 
 import pytest
-from doc_pages import DOCS, ROOT, blocks, printed, read_page, table
+from doc_pages import DOCS, ROOT, read_page, table
 from scenario_tables import PAGES as WITH_TABLES
 from scenario_tables import written
 from slow_cases import mostly_slow
 
-from optimizer.cli.main import main
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.rows import BatchRow, BatchSizing
 from optimizer.queueing.bulk.model import SteadyState
@@ -37,10 +35,6 @@ EXPRESS: dict[str, Any] = {
     "window": 1000,
     "maxQueueSize": 8,
 }
-SLOW = (
-    "inferplan solve specs/batching-platform",
-    "inferplan sweep specs/serving-fleet --vary load=0.5,1,5 --unlimited",
-)
 
 
 @cache
@@ -67,24 +61,6 @@ def within(ms: float, percentile: float = 99) -> dict[str, Any]:
 
 def replicas(rate_rps: float) -> int:
     return math.ceil(PROMPTS_RPS / rate_rps)
-
-
-def commands() -> list[Any]:
-    """Return every command of the pages with the output that is shown below it."""
-    found = []
-    for name, page in PAGES.items():
-        for block in (one for one in blocks(page) if one.language == "sh"):
-            command = " ".join(block.text.replace("\\\n", " ").split())
-            marks = [pytest.mark.slow] if command in SLOW else []
-            found.append(pytest.param(command, block.output, id=f"{name}: {command[:40]}", marks=marks))
-    return found
-
-
-@pytest.mark.parametrize(("command", "output"), commands())
-def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None:
-    lines = [line.rstrip() for line in "".join(printed(lambda: main(shlex.split(command)[1:]))).splitlines()]
-    shown = [line.rstrip() for line in output.splitlines()]
-    assert lines[: len(shown)] == shown
 
 
 @pytest.mark.parametrize("name", mostly_slow(WITH_TABLES, 3))

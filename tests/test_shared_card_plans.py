@@ -65,6 +65,7 @@ def test_two_of_four_gb_and_four_of_two_gb_fill_sixteen_gb() -> None:
     assert (2, 4) in (maximal(occupants, (16.0, 1.0), 100) or [])
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -87,11 +87,12 @@ def believed(plan: Plan, system: System, *, every: bool, most: int = 10**9) -> l
     """Return the values of a plan that can be changed without being found out.
 
     Each value is changed to one neighbour, the next value to the next, or to every one. If there are more
-    values than `most`, evenly spread ones are changed.
+    values than `most`, drawn ones are changed.
     """
     candidates, missed = find_candidates(system), []
     places = [*values_in(plan)]
-    for number, (path, value) in enumerate(places[:: -(-len(places) // most)]):
+    drawn = random.Random(len(places)).sample(places, min(most, len(places)))
+    for number, (path, value) in enumerate(drawn):
         lies = [*false_plans(plan, path, value)]
         for other, lie in lies if every else lies[number % len(lies) :][:1] if lies else ():
             if not verify(lie, system, candidates):
@@ -113,7 +114,7 @@ def false_plans(plan: Plan, path: Place, value: Any) -> Iterator[tuple[Any, Plan
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.usefixtures("measured_once")
 def test_no_value_of_a_plan_can_be_changed(scenario: str, *, every: bool) -> None:
-    most = 10**9 if every else 50
+    most = 10**9 if every else 12
     assert believed(plan_of(scenario), system_of(scenario), every=every, most=most) == []
 
 
@@ -124,17 +125,17 @@ def test_no_value_of_a_samples_plan_can_be_changed(specs: Path, sample: str, *, 
     if sample in LARGE_SAMPLES and not every:
         pytest.skip("it takes long to size")
     system = load_system(specs / sample).with_options(time_limit_s=60.0)
-    assert believed(solve(system), system, every=False, most=10**9 if every else 6) == []
+    assert believed(solve(system), system, every=False, most=10**9 if every else 4) == []
 
 
-@pytest.mark.parametrize("seed", seeds(1, 19))
+@pytest.mark.parametrize("seed", seeds(0, 20))
 @pytest.mark.usefixtures("measured_once")
 def test_no_value_of_a_plan_of_features_can_be_changed(seed: int) -> None:
     system = load_system(random_with_routes(seed))
     assert believed(solve(system), system, every=False) == []
 
 
-@pytest.mark.parametrize("seed", seeds(1, 11))
+@pytest.mark.parametrize("seed", seeds(0, 12))
 def test_no_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     rng = random.Random(seed)
     source = random_document(rng) if seed % 2 else random_mixed_document(seed)
@@ -144,7 +145,7 @@ def test_no_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     assert believed(solve(system), system, every=True) == []
 
 
-@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, 6))
+@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, 2))
 def test_false_counts_and_batches_are_not_measured(scenario: str) -> None:
     """A batch limit of 10¹⁵ would take all memory."""
     truth, system = wire(plan_of(scenario)), system_of(scenario)

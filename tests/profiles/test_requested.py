@@ -233,6 +233,7 @@ def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None
         solve(load_system(path))
 
 
+@pytest.mark.slow
 def test_without_estimates_only_warnings_load_the_catalogue() -> None:
     text = (
         "import json, sys; from optimizer import load_system; from optimizer.pipeline import solve_in_full;"

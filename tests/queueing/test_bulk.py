@@ -51,6 +51,7 @@ def steady_state(server: BatchServer, rate: float) -> SteadyState:
     return server_steady_state(server, rate)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("row", SIMULATED, ids=[f"{row[6]}-{row[0]}-{row[1]:g}" for row in SIMULATED])
 def test_metrics_match_the_reference_simulation(row: Row) -> None:
     *_, rate_rps, mean_ms, p99_ms, rejected = row
@@ -120,6 +121,7 @@ def test_overloaded_short_queue_serves_full_batches(size: int, load: float) -> N
     assert found.rejected == pytest.approx(1 - 1 / load, rel=1e-6)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("trigger", TRIGGERS)
 @pytest.mark.parametrize(("size", "room"), [(8, 140), (100, 350), (256, 580)])
 def test_long_bounded_queue_matches_unlimited_queue(size: int, room: int, trigger: str) -> None:

@@ -425,6 +425,7 @@ def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_judging_at_the_target_sizes_as_percentiles_do(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     replicas = queues(random_rows(300, seed=3))

@@ -33,6 +33,7 @@ def line_of(before: Stages, after: Stages, server: tuple[int, float, float, floa
     return Tandem(batches, tuple(stations), jobs)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", range(len(TANDEMS)))
 def test_tandems_match_the_reference_simulation(number: int) -> None:
     before, after, server, rate_rps, mean_ms, p95_ms = TANDEMS[number]
@@ -52,6 +53,7 @@ LINES = {
 """Servers that are simulated, each with a rate [1/ms] and a CV of arrivals."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LINES)
 def test_figures_match_other_random_requests(name: str) -> None:
     line, rate, cv = LINES[name]
@@ -64,6 +66,7 @@ def test_figures_match_other_random_requests(name: str) -> None:
     assert found.quantile_ms(0.99) == pytest.approx(np.quantile(latency, 0.99), rel=0.03)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LINES)
 def test_sizing_meets_the_targets_and_leaves_little(name: str) -> None:
     line, rate, cv = LINES[name]

@@ -180,6 +180,7 @@ def test_equal_priorities_are_one_class_in_any_order() -> None:
     np.testing.assert_allclose(apart.offered_rps, [4, 10, 6], rtol=1e-12)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("cv", [0.0, 0.5, 1.0, 1.5, 5.0])
 @pytest.mark.parametrize("batch", [1, 2, 64])
 def test_extreme_loads_give_ordered_finite_waits(cv: float, batch: int) -> None:

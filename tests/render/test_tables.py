@@ -338,6 +338,7 @@ def test_at_a_terminal_the_width_is_that_of_the_terminal(monkeypatch: pytest.Mon
     assert 60 < max(map(len, lines)) <= 70
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_of_random_systems_show_every_server(seed: int) -> None:
     system = load_system(random_document(random.Random(seed)))

@@ -113,6 +113,7 @@ def test_worker_overlaps_transfers_and_inference(fleet: Emulator, store: Store) 
         assert (job["state"], job["attempts"], job["worker"], job["history"]) == ("complete", 1, "w", [])
 
 
+@pytest.mark.slow
 def test_jobs_of_a_killed_worker_are_done_once(fleet: Emulator, store: Store) -> None:
     names = [f"killed-{k}" for k in range(6)]
     store.delay_s = 1.0

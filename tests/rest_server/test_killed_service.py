@@ -113,6 +113,7 @@ def test_the_last_plan_and_its_age_go_on_after_a_kill(serve: Services) -> None:
     assert plan == made.json
 
 
+@pytest.mark.slow
 def test_a_write_is_on_the_disk_before_its_answer_is_sent(serve: Services, calls: Path | None) -> None:
     """A kill does not lose what the system has not yet written; a crash of the machine would."""
     if calls is None:

@@ -149,6 +149,7 @@ def test_one_loop_holds_the_lease(fleet: Emulator) -> None:
     opened.close()
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page_runs_and_repeats(fleet: Emulator, folder: Path, run: Run) -> None:
     text = blocks()[1].replace("http://127.0.0.1:8100", fleet.url)
     text = text.replace("period: 5", "period: 1").replace("window: 15", "window: 2")

@@ -113,6 +113,7 @@ def weights(found: EnumeratedPatterns, each: FloatArray) -> FloatArray:
     return total
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("only_best", [False, True])
 @pytest.mark.parametrize("seed", range(25))
 def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int, *, only_best: bool) -> None:

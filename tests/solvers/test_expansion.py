@@ -91,6 +91,7 @@ def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed
     assert fits_in_units(problem_of(source), NO_LIMIT) == solve(source).complete
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_cheapest_and_by_units_match_brute_force(seed: int) -> None:
     source = only_servable(load_system(random_document(random.Random(seed))))

@@ -8,6 +8,7 @@ import pytest
 from optimizer.solvers.subset_sums import MAX_BITS, fixed_by_subset_sum
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("seed", range(60))
 def test_fixed_servers_match_subset_enumeration(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -94,6 +94,7 @@ def test_without_a_queue_limit_only_latency_is_shown() -> None:
     assert curve(latency, 0, "mean") == curve(figure, 0, "mean")
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", FIGURES)
 def test_no_picture_of_batch_servers_has_times_of_tokens(kind: str) -> None:
     text = make_figure(system(), kind).to_json()

@@ -136,6 +136,7 @@ def test_relaxing_only_a_binding_limit_raises_the_rate(seed: int) -> None:
                 assert limits[limit] == pytest.approx(rise, rel=1e-4, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_every_limit_is_met_among_the_random_pairs() -> None:
     seen = Counter(limit for seed in SEEDS for row in named(seed).values() for limit in row)
     assert {"itl", "ttft", "throughput", "stability", "batch", "memory", "step"} <= seen.keys()

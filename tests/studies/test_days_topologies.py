@@ -76,6 +76,7 @@ def test_days_of_a_route_are_safe_where_it_can_be_divided(seed: int) -> None:
     assert checked
 
 
+@pytest.mark.slow
 def test_days_planned_anew_scale_the_route() -> None:
     system = load_system(SPEC)
     found, days = sampled(system, 4, 0.1)

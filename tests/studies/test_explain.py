@@ -399,6 +399,7 @@ def test_cheapest_repair_has_least_cost_with_running_servers() -> None:
     assert cheapest == min((cost, sum(more)) for more, cost in costs.items())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
 def test_repair_counts_units_of_servers_that_precede(
     policy: str,
@@ -462,6 +463,7 @@ def test_an_unknown_server_is_an_error_with_the_nearest_name() -> None:
         explain(scarce(0), "s00")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"unlimited": True}, {"heterogeneous": True}])
 def test_the_document_is_the_same_from_its_own_json(options: dict[str, Any]) -> None:
     found = explain(scarce(1), **options)

@@ -99,6 +99,7 @@ def test_a_route_over_three_hours_matches_brute_force(seed: int) -> None:
         assert plan.served_rpm == pytest.approx(plan.load_rpm)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_replicas_of_the_peak_divide_every_smaller_rate(seed: int) -> None:
     system = routed(seed)
@@ -122,6 +123,7 @@ def test_replicas_of_the_peak_divide_every_smaller_rate(seed: int) -> None:
         assert (shares <= route.high + 1e-8).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_largest_rate_is_where_the_division_ends(seed: int) -> None:
     system = routed(seed)
@@ -247,6 +249,7 @@ def test_shared_cards_are_reserved_where_it_pays(committed: float) -> None:
         assert hour.served_rpm == pytest.approx(hour.load_rpm)
 
 
+@pytest.mark.slow
 def test_moves_and_starts_count_replicas_on_shared_cards() -> None:
     """The same plan in every hour moves and starts nothing; twice as much starts what is new."""
     system = sharing().with_options(transition_penalty=1.0)

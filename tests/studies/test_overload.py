@@ -128,6 +128,7 @@ def test_what_is_not_solved_in_time_has_no_numbers() -> None:
     assert all(item.service is None and item.total_cost_cents_per_h is None for item in found.options)
 
 
+@pytest.mark.slow
 def test_solve_explain_and_report_say_it_in_numbers(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, _, found = overload_found(fleet())
     assert found is not None

@@ -116,6 +116,7 @@ def followed(system: System, steps: list[LoadStep], startup_s: float) -> ReplayP
     return replay(system, steps, {FOLLOWED: Rules()}, startup_s).variants[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("startup_s", "cards"), mostly_slow([(0.0, 8), (90.0, 8), (90.0, 4)], 1))
 def test_replay_matches_a_second_computation(sample: System, startup_s: float, cards: int) -> None:
     system = sample.with_capacity({"T4": cards})
