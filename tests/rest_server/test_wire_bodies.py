@@ -62,7 +62,7 @@ def mutated(draw: st.DrawFn, value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def wire() -> Iterator[TestClient]:
-    with client(stateful=True, request_timeout_s=10, max_batch=512, solver_processes=1) as found:
+    with client(stateful=True, max_batch=512) as found:
         yield found
 
 
