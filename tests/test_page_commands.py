@@ -159,7 +159,7 @@ def steps(command: str) -> list[str]:
 
 
 def test_the_tutorial_has_commands() -> None:
-    assert len(list(commands(TUTORIAL))) >= 20
+    assert len(list(commands(TUTORIAL))) >= 15
 
 
 def pages() -> Iterator[ParameterSet]:
