@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "rest_server")]
+sys.path[:0] = [str(ROOT / "tests" / part) for part in (".", "rest_server", "tools")]
 from emulated import emulated  # noqa: E402
 from real_engine import METRICS, document_of, driven, fitted_times, recorded  # noqa: E402
 

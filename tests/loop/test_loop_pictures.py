@@ -10,7 +10,7 @@ from optimizer.render.plots import draw
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_pictures_of_the_page_are_current(name: str) -> None:
     assert (FOLDER / f"{name}.svg").read_bytes() == draw(PICTURES[name](), "svg"), (
-        "run tests/loop/loop_pictures.py"
+        "run tests/tools/loop_pictures.py"
     )
 
 

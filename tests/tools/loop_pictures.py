@@ -1,14 +1,18 @@
-"""Pictures of docs/loop.md. ``python tests/loop/loop_pictures.py`` writes them."""
+"""Pictures of docs/loop.md. ``python tests/tools/loop_pictures.py`` writes them."""
 
+import sys
 from pathlib import Path
 
-from test_cycles import Loop
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "loop")]
 
-from optimizer.render.plots import draw
-from optimizer.studies.figures.figure_document import Figure
-from rest_server.loop.loop_figure import loop_figure
+from test_cycles import Loop  # noqa: E402
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs"
+from optimizer.render.plots import draw  # noqa: E402
+from optimizer.studies.figures.figure_document import Figure  # noqa: E402
+from rest_server.loop.loop_figure import loop_figure  # noqa: E402
+
+FOLDER = ROOT / "docs"
 
 
 def step() -> Figure:

@@ -1,4 +1,4 @@
-"""Count files that name a feature elsewhere: ``python tests/feature_files.py [NAME ...]``.
+"""Count files that name a feature elsewhere: ``python tests/tools/feature_files.py [NAME ...]``.
 
 A file names a feature if it imports from the feature's folder, or if one of its identifiers is a field that
 the feature adds to documents, or a section of plans with its documents. Words in strings and comments do not
@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from parsed_sources import parsed
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
 
-ROOT = Path(__file__).resolve().parents[1]
+from parsed_sources import parsed  # noqa: E402
+
 FEATURES = ROOT / "optimizer" / "features"
 PLAN = ROOT / "optimizer" / "plan" / "document.py"
 ELSEWHERE = {

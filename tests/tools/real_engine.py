@@ -1,7 +1,7 @@
 """Record runs of a real engine by number of users, and compare an emulated one at users that were not fitted.
 
-    python tests/rest_server/real_engine.py record http://127.0.0.1:8900 tests/data/cpu_vllm
-    python tests/rest_server/real_engine.py compare tests/data/cpu_vllm
+    python tests/tools/real_engine.py record http://127.0.0.1:8900 tests/data/cpu_vllm
+    python tests/tools/real_engine.py compare tests/data/cpu_vllm
 
 The engine is any server of completions that calls its model `chat`, with a batch of at most 16 requests and
 512 tokens. The first run of each shape warms it up and is not kept. `tests/data/cpu_vllm/README.md` says
@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "rest_server")]
 from emulated import emulated  # noqa: E402
 
 SHAPES = ((64, 64), (256, 64), (64, 128))

@@ -1,13 +1,18 @@
 """The five systems of the samples as one document; run it to write ``specs/everything``."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
-from builders import Json
 
-SPECS = Path(__file__).resolve().parent.parent / "specs"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+from builders import Json  # noqa: E402
+
+SPECS = ROOT / "specs"
 EVERYTHING = SPECS / "everything"
 SYSTEMS = {
     "batching-platform": "platform",
@@ -97,7 +102,7 @@ def files() -> Iterator[tuple[str, str]]:
 
 
 def _text(title: str, document: Json) -> str:
-    note = f"# {title} Written by tests/everything.py.\n"
+    note = f"# {title} Written by tests/tools/everything.py.\n"
     return note + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
 
 
