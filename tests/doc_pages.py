@@ -56,6 +56,13 @@ def table(page: str, first: str) -> list[list[str]]:
     return rows
 
 
+def head_of(page: str, first: str) -> list[str]:
+    """Return the two lines at the head of the table whose first heading is this."""
+    lines = page.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {first} |"))
+    return lines[start : start + 2]
+
+
 def with_tables(page: str, tables: Iterable[Sequence[str]]) -> str:
     """Return a page with other rows in the tables that have these first rows."""
     for rows in tables:

@@ -35,6 +35,7 @@ _LEFT = "load that a server can take in addition, not the headroom that it requi
 _TREE, _STATIONS = "nodes of a tree", "nodes of a network of queues"
 _CLUSTER = "nodes of a Kubernetes cluster"
 _HTTP, _BY_THE_HOUR = "routes of the HTTP server", "cards that are rented by the hour"
+_REPLICAS = "replicas that a request passes"
 ELSEWHERE_IN = {
     ("nodes", "optimizer/solvers/branch_and_price/nodes.py"): _TREE,
     ("nodes", "optimizer/solvers/branch_and_price/search.py"): _TREE,
@@ -49,6 +50,8 @@ ELSEWHERE_IN = {
     ("headroom_share", "optimizer/render/server_sections.py"): _LEFT,
     ("routes", "rest_server/v1/v1_routes.py"): _HTTP,
     ("routes", "rest_server/loop/serving.py"): _HTTP,
+    ("routes", "optimizer/simulation/pools.py"): _REPLICAS,
+    ("routes", "optimizer/simulation/requests.py"): _REPLICAS,
     ("rented", "optimizer/starters/facts.py"): _BY_THE_HOUR,
     ("rented", "optimizer/starters/slices.py"): _BY_THE_HOUR,
     ("rented", "optimizer/starters/starter_document.py"): _BY_THE_HOUR,

@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 import multi_model_page  # noqa: E402
-from doc_pages import DOCS, ROOT, read_page, with_tables  # noqa: E402
+import serving_fleet_page  # noqa: E402
+from doc_pages import DOCS, ROOT, head_of, read_page, with_tables  # noqa: E402
 
 from optimizer import Plan, System, load_system, solve  # noqa: E402
 
@@ -118,11 +120,17 @@ def pools_by_target() -> list[str]:
     return rows
 
 
+def _serving_fleet(first: str) -> list[str]:
+    head = head_of(read_page("scenarios/serving-fleet.md"), first)
+    return [*head, *(f"| {' | '.join(row)} |" for row in serving_fleet_page.ROWS[first]())]
+
+
 PAGES: Mapping[str, tuple[Callable[[], list[str]], ...]] = {
     "scenarios/routes.md": (limits_on_quality,),
     "scenarios/shared-queue.md": (saved_by_the_queue, scarce_queue),
     "scenarios/length-pools.md": (pools_by_target,),
     "scenarios/multi-model-service.md": multi_model_page.TABLES,
+    "scenarios/serving-fleet.md": tuple(partial(_serving_fleet, first) for first in serving_fleet_page.ROWS),
     "policies.md": (separate_and_shared_cards, servers_on_shared_cards),
 }
 """The tables of each page."""
