@@ -34,7 +34,7 @@ HEAVY = (
     "fastapi",
     "asyncio",
     "pandas",
-    "httpx",
+    "httpx2",
 )
 
 PINNED = [

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from optimizer.cli.command import Command, add_output, add_path, picture_format, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_load, announced, read_or_solve, read_system
+from optimizer.cli.solving import add_load, read_or_solve, read_system
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.render.progress import working
@@ -21,9 +21,9 @@ from optimizer.spec.system import System
 from optimizer.spec.writing import write_bytes, write_text
 from optimizer.studies.simulation.pools import PoolRun, pool_runs
 from rest_server.emulator.asked import loads_of
-from rest_server.emulator.driven import figure_of, sections_of
+from rest_server.emulator.driven import cost_of_client, figure_of, sections_of
 from rest_server.emulator.driver import MeasuredLoad, drive, fleet_at, report_of
-from rest_server.emulator.measured import Course, compared
+from rest_server.emulator.measured import Course, answers_of, measured_runs, measurement
 
 
 class DriveFlags(PlanOptions):
@@ -67,7 +67,7 @@ def _add_drive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="address of the fleet: http://HOST:PORT")
     add_load(parser)
     add_request(parser, DriveFlags)
-    add_output(parser, "latencies")
+    add_output(parser, "pools", "answers")
 
 
 def _drive(arguments: argparse.Namespace) -> None:
@@ -86,18 +86,20 @@ def _drive(arguments: argparse.Namespace) -> None:
     with working("driving"):
         before_s = _cpu_s()
         driven = drive(arguments.url, loads, fleet.speed)
-        spent_s = _cpu_s() - before_s
-    with working("simulating"), announced():
-        rows = [
-            row for one in driven for row in compared(one, driven, system, plan, runs, course, options.seed)
-        ]
+        cost = cost_of_client(driven, _cpu_s() - before_s)
+    measured, answers = [*measured_runs(driven, runs, fleet)], [*answers_of(driven, plan)]
+    found = measurement(measured, sum(len(load.requests) for load in loads), course, options.seed)
     if options.report is not None:
         _write_reports(driven, options.report)
     if options.output is not None and picture is not None:
         from optimizer.render.plots import draw
 
-        write_bytes(draw(figure_of(rows, driven, spent_s), picture), options.output)
-    show_answer(arguments, lambda: [asdict(row) for row in rows], lambda: sections_of(rows, driven, spent_s))
+        write_bytes(draw(figure_of(measured, cost), picture), options.output)
+    show_answer(
+        arguments,
+        lambda: {**found.model_dump(mode="json", by_alias=True), "answers": [asdict(one) for one in answers]},
+        lambda: sections_of(found, answers, cost),
+    )
 
 
 def _check(runs: list[PoolRun], options: DriveFlags) -> None:

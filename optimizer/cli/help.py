@@ -11,7 +11,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Token times": ("estimate", "fit", "predict", "profiles", "catalogue", "prices"),
     "Run": ("serve", "loop", "manifests", "demo", "emulate", "drive", "work"),
     "One replica": ("analyze", "size"),
-    "Files": ("convert", "schema", "samples", "generate", "bench", "completion"),
+    "Files": ("convert", "schema", "samples", "generate", "completion"),
 }
 """Commands by group, in the order of the main help."""
 SOLVER = frozenset({
@@ -70,7 +70,6 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "generate --servers 100 --accelerators 20 --types 5",
         "generate --servers 9 --accelerators 6 --types 3 --seed 2 -o fleet.json",
     ),
-    "bench": ("bench", "bench --size 30x20 --repeats 3"),
     "completion": ("completion bash", "completion zsh"),
 }  # fmt: skip
 """Two examples for each command, without the name of the program."""

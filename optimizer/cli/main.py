@@ -42,7 +42,6 @@ _OTHERS = {
     "convert": ("documents", "write a system as one JSON or YAML file"),
     "generate": ("documents", "make a realistic system of any size"),
     "schema": ("documents", "print the JSON schema of the documents"),
-    "bench": ("bench", "time every stage on generated systems"),
     "serve": ("serve", "answer planning requests over HTTP"),
     "emulate": ("emulating", "run the replicas of a plan as live HTTP servers, without GPUs"),
     "drive": ("driving", "send the loads of a document to a running fleet, and compare with the plan"),

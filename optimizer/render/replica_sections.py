@@ -1,7 +1,6 @@
-"""Sections on the performance of single replicas, and on planning times."""
+"""Sections on the performance of single replicas."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchSimulation, BatchSizing
@@ -9,7 +8,7 @@ from optimizer.kinds.replicas import LatencyTargets, Percentiles, ReplicaPerform
 from optimizer.kinds.rows import OverloadedReplica
 from optimizer.kinds.simulated import ReplicaSimulation
 from optimizer.profiles.replicas import EstimatedReplica
-from optimizer.quantities import percent, precise, quantity, significant
+from optimizer.quantities import precise, quantity, significant
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.render.estimates import estimate_note, marked
 from optimizer.render.explanation_text import part_text
@@ -171,25 +170,3 @@ def sizing_sections(
         table("Largest rate", columns, rows, "rates"),
         performance_section(sizing.at_max_rate, named, "At the largest rate"),
     ]
-
-
-def bench_sections(rows: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Return the table of measured planning times, with one row per problem size.
-
-    `rows` must not be empty.
-    """
-    columns = (
-        words("servers x accelerators", lambda row: f"{row['servers']} x {row['accelerators']}"),
-        Column("columns", lambda row: row["columns"], form=",d", rank=3),
-        *(Column(stage, partial(_stage, stage), "ms", ",.1f") for stage in rows[0]["stages_ms"]),
-        Column("largest gap", lambda row: row["gap"], form=percent, rank=1),
-        Column("of service", lambda row: row["service_gap"], form=percent, rank=4),
-        words("complete plans", lambda row: f"{row['complete']} of {row['repeats']}", rank=1),
-        words("proved", lambda row: f"{row['proved']} of {row['repeats']}", rank=4),
-        Column("peak memory", lambda row: row["peak_memory_mib"], "MiB", ",.0f", rank=2),
-    )
-    return [table("Median time of each stage", columns, rows, "stages")]
-
-
-def _stage(stage: str, row: Mapping[str, Any]) -> float:
-    return float(row["stages_ms"][stage])

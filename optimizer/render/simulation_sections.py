@@ -39,32 +39,39 @@ from optimizer.studies.simulation.simulation_document import (
 PERCENTILES = ("p50", "p90", "p95", "p99")
 SHOWN = PERCENTILES[2:]
 """Percentiles that the table shows even if no target limits them."""
-SIDES = ("plan", "simulated")
+PLAN, SIMULATED = "plan", "simulated"
+"""Names of the predicted and the simulated values in headings."""
 NEAR_SATURATION = (
     "The closed form of the plan is least exact near the largest rate of a replica and for 99th percentiles."
 )
-NOT_SETTLED = "±?: the run has not settled, so it has no interval; simulate more requests (--requests)."
+NOT_SETTLED = "±?: the run has not settled, so it has no interval; ask for more requests (--requests)."
 OTHER = 4
 """Lowest column rank of statistics that no target limits."""
 STATISTICS = ("mean", *PERCENTILES)
 LATENCIES = ("ttft", "itl", "e2e")
 
 
-def simulation_sections(simulation: Simulation) -> list[Section]:
-    """Return the outcome of a simulation, the metrics of every pool, and the targets not clearly met."""
+def simulation_sections(simulation: Simulation, effort: str = "", seen: str = SIMULATED) -> list[Section]:
+    """Return the outcome of a simulation, the metrics of every pool, and the targets not clearly met.
+
+    Args:
+        simulation: the simulation, or measurements in its form.
+        effort: how the metrics were found; empty for the effort of a simulation.
+        seen: name of the values that are not the plan's, in headings.
+    """
     headline = Section(
         text=[
-            Paragraph(f"{simulation_headline(simulation)}.", _style(simulation)),
-            Paragraph(simulation_effort(simulation)),
+            Paragraph(f"{simulation_headline(simulation, seen)}.", _style(simulation)),
+            Paragraph(effort or simulation_effort(simulation)),
         ]
     )
     doubtful = [pool for pool in simulation.pools if pool.verdict != "held"]
     shapes = [(pool, shape) for pool in simulation.pools for shape in pool.shapes]
     return [
         headline,
-        _pools(simulation),
-        *([_shapes(shapes)] if shapes else []),
-        *([_doubtful(doubtful)] if doubtful else []),
+        _pools(simulation, seen),
+        *([_shapes(shapes, seen)] if shapes else []),
+        *([_doubtful(doubtful, seen)] if doubtful else []),
     ]
 
 
@@ -77,7 +84,7 @@ def _style(simulation: Simulation) -> str:
 _OfShape = tuple[SimulatedPool, SimulatedShape]
 
 
-def _shapes(rows: Sequence[_OfShape]) -> Section:
+def _shapes(rows: Sequence[_OfShape], seen: str) -> Section:
     """Return the latencies of each request shape, with the verdict on its targets."""
 
     def statistic(metric: str, statistic: str, rank: int) -> Iterator[Column]:
@@ -85,10 +92,10 @@ def _shapes(rows: Sequence[_OfShape]) -> Section:
             mine, latency = of_pool(row[0], metric, "simulation"), getattr(row[1], metric)
             if mine is None or latency is None:
                 return None
-            of = _predicted if side == "plan" else _simulated_statistic
+            of = _predicted if side == PLAN else _simulated_statistic
             return _formatted(mine, of(latency, statistic))
 
-        for side, more in zip(SIDES, (1, 0), strict=True):
+        for side, more in ((PLAN, 1), (seen, 0)):
             heading = f"{statistic} {metric.upper()} {side}"
             yield Column(heading, partial(value, side), "ms", rank=rank + more)
 
@@ -105,7 +112,7 @@ def _shapes(rows: Sequence[_OfShape]) -> Section:
     return table("Request shapes", columns, rows)
 
 
-def _pools(simulation: Simulation) -> Section:
+def _pools(simulation: Simulation, seen: str) -> Section:
     kinds = kinds_of(simulation.pools)
     headings = columns_of("simulation", kinds)
     columns = (
@@ -116,7 +123,7 @@ def _pools(simulation: Simulation) -> Section:
         *(
             column
             for i, shown in enumerate(shown_in("simulation", kinds))
-            for column in _columns(shown, headings[shown.metric], i, simulation.pools)
+            for column in _columns(shown, headings[shown.metric], i, simulation.pools, seen)
         ),
         Column("within limits", "within_all.value", form=".1%"),
         Column("times plan", lambda pool: off_plan(pool) or None, form="×{:.2f}".format),
@@ -124,24 +131,28 @@ def _pools(simulation: Simulation) -> Section:
         words("verdict", lambda pool: VERDICTS[pool.verdict].removesuffix(" to call")),
     )
     texts = [column.cell(column.value(pool)) for column in columns for pool in simulation.pools]
-    notes = [NEAR_SATURATION] if any(off_plan(pool) >= FAR_FACTOR for pool in simulation.pools) else []
+    far = seen == SIMULATED and any(off_plan(pool) >= FAR_FACTOR for pool in simulation.pools)
+    notes = [NEAR_SATURATION] if far else []
     notes += [NOT_SETTLED] if any(text.endswith(UNSETTLED) for text in texts) else []
     return table("Pools", columns, simulation.pools, notes=notes)
 
 
-def _columns(shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPool]) -> Iterator[Column]:
+def _columns(
+    shown: Shown, base: Column, place: int, pools: Sequence[SimulatedPool], seen: str
+) -> Iterator[Column]:
     """Yield the columns of a metric: first the statistics that targets limit, then the others.
 
     Args:
         shown: display settings of the metric.
         base: column of the metric without values.
         place: position of the metric in the table, which determines the ranks of its columns.
+        seen: name of the values that are not the plan's.
     """
     limited = [_limited(shown, pool) for pool in pools if of_pool(pool, shown.metric, "simulation")]
     statistics = {"mean" if check is None else statistic_of(check.target) for check in limited}
 
     def sides(heading: str, of: _OfSide, ranks: tuple[int, int], none: str = "") -> Iterator[Column]:
-        for side, rank in zip(SIDES, ranks, strict=True):
+        for side, rank in zip((PLAN, seen), ranks, strict=True):
             yield base._replace(name=f"{heading} {side}", of=partial(of, side), rank=rank, none=none)
 
     ranks = (1 + place, 0) if any(limited) else (OTHER, OTHER - 1)
@@ -172,12 +183,12 @@ def _tightest(
     Args:
         shown: display settings of the metric.
         statistics: all statistics in the column.
-        side: "plan" for the predicted value, else the simulated one.
+        side: `PLAN` for the predicted value, else the simulated one.
     """
     check, mine = _limited(shown, pool), of_pool(pool, shown.metric, "simulation")
     if check is None or mine is None:
         return _value_of(shown, "mean", side, pool)
-    formatted = _formatted(mine, check.predicted if side == "plan" else check.simulated)
+    formatted = _formatted(mine, check.predicted if side == PLAN else check.simulated)
     statistic = statistic_of(check.target)
     return formatted and formatted._replace(text=stated(statistic, statistics, formatted.text))
 
@@ -187,7 +198,7 @@ def _value_of(shown: Shown, statistic: str, side: str, pool: SimulatedPool) -> F
     mine, figure = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
     if mine is None or figure is None:
         return None
-    of = _predicted if side == "plan" else _simulated_statistic
+    of = _predicted if side == PLAN else _simulated_statistic
     return _formatted(mine, of(figure, statistic))
 
 
@@ -213,14 +224,14 @@ def _simulated_statistic(found: SimulatedLatency | SimulatedFigure, statistic: s
     return interval
 
 
-def _doubtful(pools: list[SimulatedPool]) -> Section:
+def _doubtful(pools: list[SimulatedPool], seen: str) -> Section:
     all_missed = all(check.verdict != "close" for pool in pools for check in pool.targets)
     columns = (
         name("server", lambda row: row[0].server),
         name("accelerator", lambda row: row[0].accelerator, rank=1),
         words("target", lambda row: row[1].target if row[1] else "steady state"),
         Column("limit", _limit),
-        Column("simulated", _simulated),
+        Column(seen, _simulated),
         Column("of limit", _share_of_limit, form=".1%", none=""),
         words("verdict", lambda row: VERDICTS[row[1].verdict if row[1] else "missed"]),
         words("why", lambda row: row[0].overload, none=""),

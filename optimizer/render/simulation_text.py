@@ -22,17 +22,20 @@ FAR_FACTOR = 1.5
 """Smallest ratio of a simulated to a planned latency that the headline names."""
 
 
-def simulation_headline(simulation: Simulation) -> str:
+def simulation_headline(simulation: Simulation, seen: str = "simulated") -> str:
     """State in how many pools targets hold, which share of requests is within limits, and the largest error.
 
     A mean can hold while many requests exceed its limit, so both are stated.
+
+    Args:
+        seen: `simulated`, or `measured` for measurements in the form of a simulation.
     """
     counts = Counter(pool.verdict for pool in simulation.pools)
     said = f"targets hold in {counts['held']:,} of {counted(len(simulation.pools), 'pool')}"
     if counts["missed"]:
         said += f", {counts['missed']:,} {'misses' if counts['missed'] == 1 else 'miss'} one"
     if counts["close"]:
-        said += f", {counts['close']} too close to call (simulate more requests)"
+        said += f", {counts['close']} too close to call (ask for more requests)"
     if simulation.offered_rps:
         share = simulation.goodput_rps / simulation.offered_rps
         said += f"; {share_text(share)} of the requests are within the limits"
@@ -41,9 +44,10 @@ def simulation_headline(simulation: Simulation) -> str:
         check = max(farthest.targets, key=check_off_plan)
         predicted = check.predicted
         assert predicted is not None
+        who = "simulation" if seen == "simulated" else "measurement"
         said += (
             f"; {farthest.server}: plan says {check.target} {target_text(check, predicted)}, "
-            f"simulation {target_text(check, check.simulated.value)}"
+            f"{who} {target_text(check, check.simulated.value)}"
         )
     return capitalised(said)
 

@@ -4,7 +4,7 @@
 >>> with Client("http://127.0.0.1:8080", api_key="KEY") as service:  # doctest: +SKIP
 ...     plan = service.plan("specs/small")
 
-Both need ``httpx`` (``pip install -e '.[client]'`` in a clone of the repository). Their errors::
+Both need ``httpx2`` (``pip install -e '.[client]'`` in a clone of the repository). Their errors::
 
     InferplanError
     ├── UnreachableError          no connection to the service, or one that broke

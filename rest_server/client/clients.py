@@ -8,14 +8,15 @@ from typing import Any, Literal, Self
 
 from rest_server.client.calls import Answer, Call
 from rest_server.client.methods import Methods
-from rest_server.client.sending import ClientSettings, RetryDelay, httpx_module, httpx_request, outcome
+from rest_server.client.sending import EXTRA, ClientSettings, RetryDelay, httpx_request, outcome
+from rest_server.http_client import http_module
 
 
 class _Client(Methods):
     """Base of the clients for a service at an address; their errors are those of `rest_server.client`."""
 
     _http_class: str
-    """Name of the httpx class that sends the requests."""
+    """Name of the httpx2 class that sends the requests."""
 
     def __init__(
         self,
@@ -33,13 +34,13 @@ class _Client(Methods):
             api_key: API key that is sent with every request; printable ASCII characters without spaces.
             timeout_s: time limit for a response [s].
             retries: number of further attempts if the service is busy or a connection breaks.
-            transport: httpx transport, such as its ``ASGITransport``; None selects the network.
+            transport: httpx2 transport, such as its ``ASGITransport``; None selects the network.
 
         Raises:
-            MissingExtraError: httpx is not installed.
+            MissingExtraError: httpx2 is not installed.
             SpecError: the URL, the key or the time limit is invalid.
         """
-        httpx = httpx_module()
+        httpx = http_module(EXTRA)
         self._settings = ClientSettings(url, api_key, timeout_s, retries)
         self._http = getattr(httpx, self._http_class)(**self._settings.for_httpx(), transport=transport)
         self._transport_errors: tuple[type[Exception], ...] = (httpx.RequestError,)

@@ -2,16 +2,18 @@
 
 import random
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from pydantic import ValidationError
 
-from optimizer.errors import MissingExtraError, SpecError
+from optimizer.errors import SpecError
 from rest_server.client.calls import Answer, Call
 from rest_server.client.errors import ResponseTimeoutError, ServiceError, UnreachableError, service_error
 from rest_server.header_values import unsendable_at
+from rest_server.http_client import http_module, transport_reason
 
+EXTRA = "client"
+"""Extra of the package that installs httpx2 for the clients."""
 FIRST_WAIT_S = 0.5
 """Mean wait before the second attempt [s]; it doubles for each further attempt, and varies by half at random.
 """
@@ -35,7 +37,7 @@ class ClientSettings:
         Raises:
             SpecError: the URL, the key or the time limit is invalid.
         """
-        httpx = httpx_module()
+        httpx = http_module(EXTRA)
         try:
             parsed = httpx.URL(self.url)
         except httpx.InvalidURL as error:
@@ -48,24 +50,11 @@ class ClientSettings:
             raise SpecError(f"timeout_s: must be more than 0, not {self.timeout_s:g}")
 
     def for_httpx(self) -> dict[str, Any]:
-        """Return the settings as arguments of httpx's client."""
+        """Return the settings as arguments of httpx2's client."""
         headers = {"Content-Type": "application/json"}
         if self.api_key is not None:
             headers["X-API-KEY"] = self.api_key
         return {"base_url": self.url.rstrip("/"), "timeout": self.timeout_s, "headers": headers}
-
-
-def httpx_module() -> ModuleType:
-    """Import and return httpx.
-
-    Raises:
-        MissingExtraError: httpx is not installed.
-    """
-    try:
-        import httpx
-    except ImportError:
-        raise MissingExtraError("httpx", "client") from None
-    return httpx
 
 
 def _check_header(name: str, value: str, *, spaces: bool = False) -> None:
@@ -83,7 +72,7 @@ def _check_header(name: str, value: str, *, spaces: bool = False) -> None:
 
 
 def httpx_request(call: Call[Any]) -> dict[str, Any]:
-    """Return a request as arguments of httpx.
+    """Return a request as arguments of httpx2.
 
     Raises:
         SpecError: a condition contains characters that a header cannot carry.
@@ -115,7 +104,7 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
 
     Args:
         call: the request.
-        result: the response of httpx, or its exception.
+        result: the response of httpx2, or its exception.
         attempt: number of earlier attempts.
 
     Raises:
@@ -155,6 +144,6 @@ def _value(call: Call[Answer], response: Any) -> Answer:
 
 def _transport_error(error: Exception, settings: ClientSettings) -> UnreachableError:
     """Return the error to raise if no response was received."""
-    if isinstance(error, httpx_module().TimeoutException):
+    if isinstance(error, http_module(EXTRA).TimeoutException):
         return ResponseTimeoutError(f"{settings.url}: no answer within {settings.timeout_s:g} s")
-    return UnreachableError(f"{settings.url}: {str(error).lower() or type(error).__name__}")
+    return UnreachableError(f"{settings.url}: {transport_reason(error)}")

@@ -1,105 +1,86 @@
 """Results of a run of the load client: sections for readers, and a figure over time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optimizer.kinds.table import kind_of_pool
 from optimizer.quantities import counted, quantity, significant
-from optimizer.section import Column, Paragraph, Section, name, table
+from optimizer.render.simulation_sections import simulation_sections
+from optimizer.section import Column, Section, name, table
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, Series
+from optimizer.studies.simulation.pools import PoolRun
+from optimizer.studies.simulation.simulation_document import Simulation
 from rest_server.emulator.driver import MeasuredLoad
-from rest_server.emulator.measured import METRICS, PERCENTILE, DrivenMetric
+from rest_server.emulator.measured import Answers
 
-DRAWN = ("ttft", "itl", "latency")
-"""Latency metrics that the figure shows."""
+if TYPE_CHECKING:
+    from optimizer.arrays import FloatArray
+
+LATE = 95
+"""Percentile of the delay with which requests were sent."""
 MAX_POINTS = 2000
 """Maximum number of requests that a panel of the figure shows."""
 
 
-def sections_of(
-    rows: Sequence[DrivenMetric], measured_loads: Sequence[MeasuredLoad], client_cpu_s: float
-) -> list[Section]:
-    """Return the comparison of measured, simulated and planned metrics, and the load client's own CPU time.
-
-    Args:
-        rows: the compared metrics.
-        measured_loads: measurements of each name.
-        client_cpu_s: CPU time of the load client [s].
-    """
-    digits = significant(4)
+def sections_of(simulation: Simulation, answers: Sequence[Answers], client_cost: str) -> list[Section]:
+    """Return the measured metrics of pools beside those of the plan, and the servers that answered."""
     columns = (
         name("server", "server"),
-        name("metric", "metric"),
-        name("unit", "unit"),
-        Column("measured", "measured", form=digits),
-        Column("±", "half_width", form=significant(2)),
-        Column("simulated", "simulated", form=digits),
-        Column("plan", "predicted", form=digits),
-        Column("p95 measured", "measured_p95", form=digits, rank=1),
-        Column("p95 simulated", "simulated_p95", form=digits, rank=2),
+        Column("requests", "requests", form=",d"),
+        Column("share", "share", form=".1%"),
+        Column("share plan", "planned_share", form=".1%"),
+        Column("cache hits", "hits", form=".1%", none=""),
+        Column("cache hits plan", "planned_hits", form=".1%", none=""),
     )
-    return [
-        Section(text=[Paragraph(client_cost(measured_loads, client_cpu_s))]),
-        table("Latencies", columns, rows),
-    ]
+    return [*simulation_sections(simulation, client_cost, "measured"), table("Answers", columns, answers)]
 
 
-def client_cost(measured_loads: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
+def cost_of_client(measured_loads: Sequence[MeasuredLoad], client_cpu_s: float) -> str:
     """Return a sentence on the requests, and on how much the load client itself adds to their latencies."""
     sent = sum(len(one.sent_ms) for one in measured_loads)
     tokens = sum(float(np.nansum(one.tokens)) for one in measured_loads if one.load.streams)
-    late_ms = float(np.percentile(np.concatenate([one.late_ms for one in measured_loads]), PERCENTILE))
+    late_ms = float(np.percentile(np.concatenate([one.late_ms for one in measured_loads]), LATE))
     span_s = max(float(np.nanmax(one.sent_ms)) for one in measured_loads) / 1000
     each = f", {1e6 * client_cpu_s / tokens:,.0f} us per token" if tokens else ""
     return (
         f"{counted(sent, 'request')} in {quantity(span_s, 3)} s; the client itself used "
-        f"{1e6 * client_cpu_s / sent:,.0f} us of CPU per request{each}, and {PERCENTILE} % of the "
+        f"{1e6 * client_cpu_s / sent:,.0f} us of CPU per request{each}, and {LATE} % of the "
         f"requests were sent at most {quantity(late_ms, 2)} ms late"
     )
 
 
-def figure_of(
-    rows: Sequence[DrivenMetric], measured_loads: Sequence[MeasuredLoad], client_cpu_s: float
-) -> Figure:
-    """Return the figure of the latencies of all requests over time, with simulated means and percentiles."""
-    known = {(row.server, row.metric): row for row in rows}
-    panels = []
-    for one in (each.at(server) for each in measured_loads for server in each.load.parts):
-        for metric, values in one.latencies_ms.items():
-            if metric not in DRAWN:
-                continue
-            row = known[one.load.server, METRICS[metric]]
-            shown = np.flatnonzero(~np.isnan(values))
-            shown = shown[:: max(1, -(-len(shown) // MAX_POINTS))]
-            points = Series(
-                name="request",
-                x=tuple((one.sent_ms[shown] / 1000).tolist()),
-                y=tuple(values[shown].tolist()),
-                style="points",
-            )
-            lines = (
-                ("planned mean", row.predicted),
-                ("simulated mean", row.simulated),
-                (f"simulated p{PERCENTILE}", row.simulated_p95),
-            )
-            panels.append(
-                CurvePanel(
-                    title=f"{METRICS[metric]} of {one.load.server}: measured mean {_ms(row.measured)}, "
-                    f"p{PERCENTILE} {_ms(row.measured_p95)}",
-                    x_label="sent after [s]",
-                    y_label=f"{METRICS[metric]} [ms]",
-                    series=(points,),
-                    guides=tuple(
-                        ReferenceLine(name=f"{label} {_ms(at)}", value=at, axis="y")
-                        for label, at in lines
-                        if at is not None
-                    ),
-                )
-            )
-    return Figure(
-        title="Measured latencies", note=client_cost(measured_loads, client_cpu_s) + ".", panels=tuple(panels)
-    )
+def figure_of(measured: Sequence[tuple[PoolRun, SimulatedRun]], client_cost: str) -> Figure:
+    """Return the figure of the latencies of all requests over time, with the means of the plan."""
+    panels = tuple(panel for run, done in measured for panel in _panels(run, done))
+    return Figure(title="Measured latencies", note=f"{client_cost}.", panels=panels)
 
 
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{significant(4)(value)} ms"
+def _panels(run: PoolRun, done: SimulatedRun) -> Iterator[CurvePanel]:
+    for shown in kind_of_pool(run.pool).shown("simulation").values():
+        if shown.simulated:
+            continue
+        values: FloatArray = getattr(done, f"{shown.metric}_ms")
+        kept = np.flatnonzero(~np.isnan(values))
+        some = kept[:: max(1, -(-len(kept) // MAX_POINTS))]
+        lines = {"planned mean": run.means[shown.metric], "measured mean": float(np.nanmean(values))}
+        yield CurvePanel(
+            title=f"{shown.heading} of {run.server} on {run.pool.accelerator}",
+            x_label="sent after [s]",
+            y_label=f"{shown.heading} [ms]",
+            series=(
+                Series(
+                    name="request",
+                    x=tuple((done.sent_ms[some] / 1000).tolist()),
+                    y=tuple(values[some].tolist()),
+                    style="points",
+                ),
+            ),
+            guides=tuple(
+                ReferenceLine(name=f"{label} {significant(4)(at)} ms", value=at, axis="y")
+                for label, at in lines.items()
+                if np.isfinite(at)
+            ),
+        )

@@ -1,26 +1,25 @@
 """Load client: sends the requests of a plan's servers to an address, and measures their latencies."""
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray
-from optimizer.errors import SpecError, reason_of
+from optimizer.arrays import BoolArray, FloatArray, frozen
+from optimizer.errors import SpecError
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.requests import Requests
 from rest_server.emulator.asgi import encoded
-from rest_server.emulator.outgoing import response_to
 from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
 from rest_server.emulator.settings import allow_files
 from rest_server.emulator.steps.forwarded import PATH_HEADER, read_notes
 from rest_server.emulator.steps.route_step import KIND_HEADER
+from rest_server.http_client import http_module, transport_reason
 
 TIMEOUT_S = 30.0
 """Maximum time to wait for the list of replicas [s]."""
@@ -95,19 +94,37 @@ class MeasuredLoad:
         """Return a mask of the requests whose note of a name has one of the given values, shape (R,)."""
         return np.array([note.get(name, "") in values for note in self.notes], np.bool_)
 
-    def at(self, server: str) -> "MeasuredLoad":
-        """Return only the requests that reached replicas of one of the servers, and no others before."""
-        part = self.load.parts[server]
-        named = (server, "") if len(self.load.parts) == 1 else (server,)
-        rows = np.flatnonzero(
-            self.noted("server", *named) & ~self.noted("cache", "hit") & ~self.noted("to", "both")
-        )
-        load = replace(self.load, server=server, model=part.model, parts={server: part}, kinds=())
-        if len(rows) < len(self.notes):
-            load = replace(load, rate_rps=load.rate_rps * part.share, requests=load.requests.take(rows))
+    def names_of(self, server: str) -> tuple[str, ...]:
+        """Return the names that the notes on requests to a server can have; addresses can give no notes."""
+        return (server, "") if len(self.load.parts) == 1 else (server,)
+
+    def rows(self, mask: BoolArray) -> "MeasuredLoad":
+        """Return only the requests in a mask."""
+        rows = np.flatnonzero(mask)
+        load = replace(self.load, requests=self.load.requests.take(rows))
         return MeasuredLoad(
             load, self.sent_ms[rows], self.first_ms[rows], self.last_ms[rows], self.tokens[rows],
             tuple(self.notes[k] for k in rows.tolist()),
+        )  # fmt: skip
+
+    def at(self, server: str) -> "MeasuredLoad":
+        """Return only the requests that reached replicas of one of the servers, and no others before."""
+        part = self.load.parts[server]
+        mask = self.noted("server", *self.names_of(server))
+        mask &= ~self.noted("cache", "hit") & ~self.noted("to", "both")
+        rate_rps = self.load.rate_rps if mask.all() else self.load.rate_rps * part.share
+        parts = {server: part}
+        load = replace(self.load, server=server, model=part.model, rate_rps=rate_rps, parts=parts, kinds=())
+        return replace(self, load=load).rows(mask)
+
+    @property
+    def run(self) -> SimulatedRun:
+        """The requests as results of a simulated run, in which the client sees tokens without delay."""
+        none = frozen(np.zeros(len(self.sent_ms)))
+        tokens = np.where(np.isnan(self.tokens), self.load.requests.out_tokens, self.tokens)
+        return SimulatedRun(
+            replace(self.load.requests, out_tokens=tokens.astype(np.int64)), frozen(self.sent_ms),
+            frozen(self.first_ms), frozen(self.last_ms), none, none.astype(np.int64), np.nan, np.nan, 0,
         )  # fmt: skip
 
     @property
@@ -132,8 +149,14 @@ class DrivenFleet:
 
     replicas: Mapping[tuple[str, str], int] | None = None
     """Number of running replicas by server and accelerator; None if not reported."""
+    accelerators: Mapping[str, str] = field(default_factory=dict)
+    """Accelerator of each running replica, by the name of the replica."""
     speed: float = 1.0
     """Factor by which model time passes faster than real time."""
+
+    def ids_of(self, accelerator: str) -> list[str]:
+        """Return the names of the replicas on an accelerator."""
+        return [name for name, each in self.accelerators.items() if each == accelerator]
 
 
 def fleet_at(url: str) -> DrivenFleet:
@@ -145,16 +168,18 @@ def fleet_at(url: str) -> DrivenFleet:
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         raise SpecError(f"URL: {url!r} must look like 'http://127.0.0.1:8100'")
+    http = http_module("emulator")
     try:
-        loads = json.loads(response_to("GET", url.rstrip("/") + CONTROL, None, {}, TIMEOUT_S))
-    except HTTPError:
-        return DrivenFleet()
-    except (OSError, ValueError, KeyError) as error:
+        answer = http.get(url.rstrip("/") + CONTROL, timeout=TIMEOUT_S)
+        if answer.is_error:
+            return DrivenFleet()
+        loads = answer.json()
+    except (http.HTTPError, ValueError) as error:
         raise SpecError(
-            f"URL: {url}: no fleet answers: {reason_of(error)}; start it with 'inferplan emulate'"
+            f"URL: {url}: no fleet answers: {transport_reason(error)}; start it with 'inferplan emulate'"
         ) from None
     counts = Counter((server, one["accelerator"]) for one in loads["replicas"] for server in one["servers"])
-    return DrivenFleet(counts, loads["speed"])
+    return DrivenFleet(counts, {one["id"]: one["accelerator"] for one in loads["replicas"]}, loads["speed"])
 
 
 @dataclass(frozen=True, slots=True)

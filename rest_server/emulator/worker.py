@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.error import HTTPError
 from urllib.parse import quote
 
 from pydantic import Field
@@ -19,9 +18,9 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.schema.files import read_text
 from rest_server.emulator.asgi import JSON, encoded
-from rest_server.emulator.outgoing import response_to
 from rest_server.emulator.router import SERVER_HEADER
 from rest_server.emulator.steps.jobs import JobQueue
+from rest_server.http_client import http_module, transport_reason
 
 POLL_S = 0.2
 """Time to wait if there is no job, or before another request to a full server [s]."""
@@ -50,6 +49,15 @@ class WorkerSettings(Request):
     """File with the API key for the router (no key)."""
 
 
+class StatusError(OSError):
+    """Raised when a response has the status of an error."""
+
+    def __init__(self, status: int) -> None:
+        """Create the error of a status."""
+        self.status = status
+        super().__init__(f"status {status}")
+
+
 class LeaseLostError(Exception):
     """Raised when a worker no longer has the lease of a job, so another worker can have it."""
 
@@ -70,8 +78,11 @@ class Worker:
             report: called with the outcome of each job, and the times of its stages [s].
 
         Raises:
+            MissingExtraError: httpx2 is not installed.
             SpecError: the file with the API key cannot be read.
         """
+        self._http = http_module("emulator")
+        self._client = self._http.AsyncClient(timeout=settings.timeout)
         self._url, self._settings = url, settings
         self._name = settings.name or f"{socket.gethostname()}-{os.getpid()}"
         key = "" if settings.key_file is None else read_text(settings.key_file).strip()
@@ -91,6 +102,10 @@ class Worker:
         Raises:
             SpecError: no job queue responds at the start.
         """
+        async with self._client:
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         settings, is_first = self._settings, True
         while not stop.is_set():
             free, leased = settings.jobs - len(self._inside), []
@@ -159,8 +174,8 @@ class Worker:
         while True:
             try:
                 return await self._post(wanted.get("path", "/predict"), content, headers)
-            except HTTPError as error:
-                if error.code != FULL:
+            except StatusError as error:
+                if error.status != FULL:
                     raise
                 await asyncio.sleep(POLL_S)
 
@@ -181,8 +196,8 @@ class Worker:
         try:
             path = f"{self._queue}/{quote(job['id'])}/{what}"
             await self._post(path, encoded(body | {"lease": job["lease"]}))
-        except HTTPError as error:
-            if error.code == LOST:
+        except StatusError as error:
+            if error.status == LOST:
                 raise LeaseLostError from None
             raise
 
@@ -195,10 +210,17 @@ class Worker:
     async def _ask(
         self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """Send a request in a thread, and return the body of the response.
+        """Send a request, and return the body of the response.
 
         Raises:
             OSError: there is no response in time, or it is an error.
         """
         headers = {"Content-Type": JSON.decode(), **(headers or {})}
-        return await asyncio.to_thread(response_to, method, url, content, headers, self._settings.timeout)
+        try:
+            answer = await self._client.request(method, url, content=content, headers=headers)
+        except (self._http.HTTPError, self._http.InvalidURL) as error:
+            raise OSError(transport_reason(error)) from None
+        if not answer.is_success:
+            raise StatusError(answer.status_code)
+        found: bytes = answer.content
+        return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
-import httpx
+import httpx2 as httpx
 import pytest
 from builders import accelerator, document, server
 from service_runs import Service, in_a_thread
@@ -401,6 +401,6 @@ def test_both_clients_have_the_same_signatures() -> None:
 
 
 def test_without_httpx_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[client\]'"):
         Client("http://service")

@@ -24,26 +24,19 @@ def test_drive_measures_what_it_sends(
 ) -> None:
     answer = run("drive", fleet_document, fleet.url, "--requests", "30", "--report", tmp_path, "--json")
     assert answer.status == 0, answer.err
-    rows = {(row["server"], row["metric"]): row for row in answer.json}
-    assert list(rows) == [
-        ("eyes", "latency"), ("eyes", "rejected"), ("talk", "TTFT"), ("talk", "ITL"),
-        ("talk", "end-to-end"), ("talk", "rejected"), ("talk", "within targets"),
-    ]  # fmt: skip
+    eyes, talk = answer.json["pools"]
+    assert (eyes["server"], talk["server"]) == ("eyes", "talk")
     # 10 ms an iteration, less the delay of first tokens on a busy machine; 200 ms a batch.
-    assert rows["talk", "ITL"]["measured"] > 8
-    assert rows["eyes", "latency"]["measured"] > 200
-    assert rows["talk", "within targets"]["measured"] > 90
-    for row in rows.values():
-        if row["unit"] == "ms":
-            assert row["simulated"] == pytest.approx(row["predicted"], rel=0.5, abs=1)
-    # One replica is simulated with the very same requests, few of which are rejected.
-    assert rows["eyes", "rejected"]["measured"] == pytest.approx(
-        rows["eyes", "rejected"]["simulated"], abs=10
-    )
+    assert talk["itl"]["mean"]["value"] > 8
+    assert eyes["e2e"]["mean"]["value"] > 200
+    assert talk["withinAll"]["value"] > 0.9
+    assert [row["requests"] for row in answer.json["answers"]] == [30, 30]
+    text = run("drive", fleet_document, fleet.url, "--requests", "30").out
+    assert all(part in text for part in ("measured", "Answers", "Targets hold"))
     (path,) = tmp_path.iterdir()
     report = json.loads(path.read_text())
     assert (report["num_prompts"], len(report["output_lens"])) == (30, report["completed"])
-    assert report["mean_itl_ms"] == pytest.approx(rows["talk", "ITL"]["measured"], rel=0.1)
+    assert report["mean_itl_ms"] == pytest.approx(talk["itl"]["mean"]["value"], rel=0.1)
     (measured,) = read_benchmark(path).runs
     assert measured.rate_rps == pytest.approx(4 / report["data_parallel_size"])  # of an engine
 
@@ -53,8 +46,7 @@ def test_drive_draws_a_ramp(fleet: Emulator, fleet_document: Path, tmp_path: Pat
     flags = "--server", "talk", "--scale", "2", "--ramp", "6", "--requests", "60", "-o", tmp_path / "ramp.svg"
     answer = run("drive", fleet_document, fleet.url, *flags, "--json")
     assert answer.status == 0, answer.err
-    assert {row["server"] for row in answer.json} == {"talk"}
-    assert all(row["simulated"] is None for row in answer.json)  # too few requests for three replicas
+    assert [pool["server"] for pool in answer.json["pools"]] == ["talk"]
     picture = (tmp_path / "ramp.svg").read_text()
     assert all(text in picture for text in ("TTFT of talk", "ITL of talk"))
 
@@ -87,7 +79,7 @@ def test_users_wait_for_their_answers(
     flags = "--server", "talk", "--concurrency", "2", "--requests", "30", "--report", tmp_path, "--json"
     answer = run("drive", fleet_document, fleet.url, *flags)
     assert answer.status == 0, answer.err
-    assert {row["metric"]: row["measured"] for row in answer.json}["rejected"] == 0
+    assert answer.json["pools"][0]["loss"]["value"] == 0
     report = json.loads((tmp_path / "talk.json").read_text())
     assert (report["max_concurrency"], report["completed"]) == (2, 30)
     (measured,) = read_benchmark(tmp_path / "talk.json").runs
@@ -100,9 +92,9 @@ def test_users_wait_for_their_answers(
 def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run) -> None:
     with emulated(fleet_document, "--speed", "0.5") as slow:
         flags = "--server", "talk", "--scale", "2", "--requests", "20", "--json"
-        rows = {row["metric"]: row for row in run("drive", fleet_document, slow.url, *flags).json}
+        (pool,) = run("drive", fleet_document, slow.url, *flags).json["pools"]
     # 10 ms an iteration, which take 20 ms of the machine's time.
-    assert 8 < rows["ITL"]["measured"] < 18
+    assert 8 < pool["itl"]["mean"]["value"] < 18
 
 
 def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
@@ -119,11 +111,15 @@ def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_pa
 
 @pytest.mark.slow
 def test_measured_latencies_are_near_the_simulated(fleet: Emulator, fleet_document: Path, run: Run) -> None:
-    rows = run("drive", fleet_document, fleet.url, "--requests", "1000", "--json").json
-    means = {(row["server"], row["metric"]): row for row in rows if row["unit"] == "ms"}
-    itl, latency = means["talk", "ITL"], means["eyes", "latency"]
-    assert itl["measured"] == pytest.approx(itl["simulated"], rel=0.05)
-    assert latency["measured"] == pytest.approx(latency["simulated"], rel=0.1)
+    flags = "--requests", "1000", "--json"
+    pairs = zip(
+        run("drive", fleet_document, fleet.url, *flags).json["pools"],
+        run("simulate", fleet_document, *flags).json["pools"],
+        strict=True,
+    )
+    for (measured, simulated), metric, rel in zip(pairs, ("e2e", "itl"), (0.1, 0.05), strict=True):
+        means = [pool[metric]["mean"]["value"] for pool in (measured, simulated)]
+        assert means[0] == pytest.approx(means[1], rel=rel)
 
 
 MIXED = """
@@ -155,11 +151,9 @@ def test_pools_of_a_mixed_plan_get_their_loads(tmp_path: Path, run: Run) -> None
         answer = run("drive", path, fleet.url, "--requests", "200", "--json")
         metrics = fleet.ask("/metrics").text
     assert answer.status == 0, answer.err
-    rows = {row["metric"]: row for row in answer.json}
-    # 10 and 25 ms an iteration: the mean depends on the division.
-    for name in ("ITL", "end-to-end"):
-        assert rows[name]["measured"] == pytest.approx(rows[name]["simulated"], rel=0.25)
-    assert rows["ITL"]["predicted"] == pytest.approx(rows["ITL"]["simulated"], rel=0.05)
+    for pool, iteration_ms in zip(answer.json["pools"], (10, 25), strict=True):
+        assert pool["itl"]["mean"]["value"] == pytest.approx(iteration_ms, rel=0.25)
+        assert pool["itl"]["mean"]["value"] == pytest.approx(pool["itl"]["predictedMean"], rel=0.25)
     sent = re.findall(r"inferplan_router_replica_requests_total{.*} (\d+)", metrics)
     counts = dict(zip([one["accelerator"] for one in fleet.replicas], map(int, sent), strict=True))
     assert counts["fast"] / 200 == pytest.approx(planned["fast"] / sum(planned.values()), abs=0.1)

@@ -76,12 +76,19 @@ def test_fit_of_driven_runs_returns_the_token_times(tmp_path: Path, run: Run) ->
 @pytest.mark.parametrize("sample", ["serving-fleet", "multi-model-service"])
 def test_fleets_are_as_simulated(sample: str, run: Run) -> None:
     with emulated(f"sample:{sample}", "--share", "0.001") as fleet:
-        rows = run("drive", f"sample:{sample}", fleet.url, "--requests", "1000", "--json").json
-    compared = [row for row in rows if row["metric"] in {"ITL", "end-to-end"} and row["simulated"]]
-    assert len({row["server"] for row in compared}) > 1
-    for row in compared:
-        assert row["measured"] == pytest.approx(row["simulated"], rel=0.05), row
-        assert row["measured_p95"] == pytest.approx(row["simulated_p95"], rel=0.05), row
+        flags = "--requests", "1000", "--json"
+        measured = run("drive", f"sample:{sample}", fleet.url, *flags).json["pools"]
+        share = "--scale", "0.001"
+    simulated = {
+        pool["server"]: pool for pool in run("simulate", f"sample:{sample}", *flags, *share).json["pools"]
+    }
+    compared = [(pool, simulated[pool["server"]]) for pool in measured if "itl" in pool]
+    assert len(compared) > 1
+    for one, other in compared:
+        for metric in ("itl", "e2e"):
+            for statistic in ("mean", "p95"):
+                values = [pool[metric][statistic]["value"] for pool in (one, other)]
+                assert values[0] == pytest.approx(values[1], rel=0.05), (one["server"], metric)
 
 
 def test_hundred_replicas_deliver_every_token_in_time(tmp_path: Path) -> None:
@@ -104,8 +111,7 @@ def test_hundred_replicas_deliver_every_token_in_time(tmp_path: Path) -> None:
         metrics = [fleet.ask("/metrics", url=one["url"]).text for one in fleet.replicas]
         lag = [line for line in fleet.ask("/metrics").text.splitlines() if "lag_seconds_bucket" in line]
     tokens = sum(sample(text, "vllm:generation_tokens_total{") for text in metrics)
-    rows = {row["metric"]: row for row in json.loads(found)}
-    assert (tokens, rows["rejected"]["measured"]) == (64 * sent, 0)
+    assert (tokens, json.loads(found)["pools"][0]["loss"]["value"]) == (64 * sent, 0)
     assert 1e6 * spent_s / tokens <= 80
     assert scrape_s <= 0.03 + 2 / TICKS_PER_S
     assert memory_mb[1] <= 1.05 * memory_mb[0]

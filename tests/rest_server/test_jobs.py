@@ -18,6 +18,7 @@ from patience import PATIENCE_S, until
 
 from rest_server.emulator.asgi import BadRequest
 from rest_server.emulator.settings import FleetSettings
+from rest_server.emulator.steps import jobs as lease_queue
 from rest_server.emulator.steps.jobs import JobQueue
 from rest_server.emulator.worker import Worker, WorkerSettings
 
@@ -182,7 +183,7 @@ def test_worker_sends_its_key_to_the_router_only(tmp_path: Path, store: Store) -
         job = {"input": {"server": "eyes", "download": f"{store.url}/in/a"}}
         assert fleet.ask(JOBS, job, key="secret").status == 201
         with worker(fleet, "w", "--once") as without:
-            assert "no job queue answers: HTTP Error 401" in without.communicate()[1]
+            assert "no job queue answers: status 401" in without.communicate()[1]
         (done,) = lines(worker(fleet, "w", "--once", "--key-file", str(key)))
         assert done["state"] == "complete"
     assert store.keys == [None]
@@ -251,6 +252,10 @@ def test_only_the_current_lease_counts(fleet: Emulator) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "text"),
     [
+        (JOBS, {"inputs": []}, 400, "inputs: must be a list"),
+        (JOBS, {"count": 0}, 400, "count: must be a number from 1 to 100000"),
+        (JOBS, {"count": 1, "deadline": -1}, 400, "deadline: must be a number"),
+        (JOBS, {"count": 1, "callback": "ftp://x"}, 400, "callback: must look like"),
         (JOBS, {"id": "a/b"}, 400, "slash"),
         (JOBS, {"id": "x", "max_attempts": 0}, 400, "max_attempts: must be a number from 1 to 1000"),
         (f"{JOBS}/lease", {"seconds": -1}, 400, "seconds: must be a number"),
@@ -307,3 +312,51 @@ def test_random_workers_lose_and_repeat_nothing() -> None:
 
 def test_queue_without_jobs_has_no_metrics() -> None:
     assert JobQueue(FleetSettings()).metrics() == []
+
+
+async def finish(queue: JobQueue, count: int, act: str = "complete") -> int:
+    """Lease jobs and complete or fail them; return how many were leased."""
+    _, found = await queue.control("lease", {"count": count})
+    for job in found["jobs"]:
+        await queue.control(f"{job['id']}/{act}", {"lease": job["lease"]})
+    return len(found["jobs"])
+
+
+def test_batch_completes_and_calls_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_queue, "CALLBACK_TRIES", 1)
+
+    async def play() -> Any:
+        queue = JobQueue(FleetSettings(), {"nightly": 7200.0})
+        body = {"id": "b", "count": 3, "input": {"server": "nightly"}, "callback": f"{store.url}/done"}
+        status, batch = await queue.control("", body)
+        assert (status, batch["status"], batch["deadline"]) == (201, "in_progress", 7200)
+        assert (await queue.control("", body))[0] == 200  # again: the same batch
+        assert await finish(queue, 10) == 3
+        await asyncio.gather(*queue.callbacks)
+        assert 'inferplan_jobs{state="complete"} 3' in queue.metrics()
+        return (await queue.control("batches", None))[1]["batches"]
+
+    store.delay_s = 0.0
+    (batch,) = asyncio.run(play())
+    assert (batch["status"], batch["request_counts"]) == (
+        "completed",
+        {"total": 3, "completed": 3, "failed": 0},
+    )
+    assert batch["called_back"] is False  # the store refuses a POST
+
+
+def test_batch_ends_by_deadline_and_cancel() -> None:
+    async def play() -> tuple[Any, Any]:
+        queue = JobQueue(FleetSettings())
+        await queue.control("", {"id": "late", "count": 5, "deadline": 0.01})
+        await queue.control("", {"id": "wrong", "inputs": [1, 2], "max_attempts": 1})
+        await asyncio.sleep(0.05)
+        late = (await queue.control("late", None))[1]
+        assert await finish(queue, 1, "fail") == 1  # the late jobs are gone
+        await queue.control("wrong/cancel", {})
+        assert await finish(queue, 9) == 0
+        return late, (await queue.control("wrong", None))[1]
+
+    late, wrong = asyncio.run(play())
+    assert (late["status"], late["request_counts"]["completed"]) == ("expired", 0)
+    assert (wrong["status"], wrong["request_counts"]["failed"]) == ("cancelled", 1)

@@ -264,23 +264,24 @@ def test_drive_asks_for_names_and_counts_who_answers(
     picture = tmp_path / "live.svg"
     answer = run("drive", fleet_document, fleet.url, "--requests", "60", "-o", picture, "--json")
     assert answer.status == 0, answer.err
-    rows = {(row["server"], row["metric"]): row for row in answer.json}
+    rows = {row["server"]: row for row in answer.json["answers"]}
     # 20 requests at least to each name: shares within four standard deviations of the planned ones.
-    for key in (("eyes", "cache hits"), ("chat (one)", "share"), ("chat (two)", "share")):
-        assert rows[key]["simulated"] == 50
-        assert 5 <= rows[key]["measured"] <= 95
-    to_small, to_large = rows["ask-tiny", "share"], rows["ask-big", "share"]
+    assert rows["eyes"]["planned_hits"] == 0.5
+    assert 0.05 <= rows["eyes"]["hits"] <= 0.95
+    for name in ("chat (one)", "chat (two)"):
+        assert rows[name]["planned_share"] == pytest.approx(0.5)
+        assert 0.05 <= rows[name]["share"] <= 0.95
+    to_small, to_large = rows["ask-tiny"], rows["ask-big"]
     # Hard requests run on both models, so the shares add up to more than 1.
-    assert to_small["simulated"] == pytest.approx(100 * (0.9 + 0.8575) / 2, abs=0.1)
-    assert to_small["simulated"] + to_large["simulated"] == pytest.approx(104.7, abs=0.1)
-    assert abs(to_small["measured"] - to_small["simulated"]) < 20
+    assert to_small["planned_share"] == pytest.approx((0.9 + 0.8575) / 2, abs=0.001)
+    assert to_small["planned_share"] + to_large["planned_share"] == pytest.approx(1.047, abs=0.001)
+    assert abs(to_small["share"] - to_small["planned_share"]) < 0.2
+    assert rows["rented"]["requests"] >= 20
     # Their network takes 150 ms.
-    assert rows["chat (one)", "TTFT"]["measured"] > 150
-    assert rows["chat (one)", "TTFT"]["simulated"] > 150
-    assert rows["rented", "cost"]["predicted"] == pytest.approx(1000 * (40 * 100 + 20 * 400) / 1e6)
-    assert rows["rented", "cost"]["measured"] == pytest.approx(12, rel=0.8)  # 20 requests of random lengths
+    pools = {pool["server"]: pool for pool in answer.json["pools"]}
+    assert pools["chat (one)"]["ttft"]["mean"]["value"] > 150
     text = picture.read_text()
-    assert all(title in text for title in ("TTFT of chat (two)", "latency of eyes", "ITL of ask-tiny"))
+    assert all(title in text for title in ("TTFT of chat (two) on", "latency of eyes", "ITL of ask-tiny"))
 
 
 @pytest.mark.slow

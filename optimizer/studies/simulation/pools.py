@@ -261,7 +261,21 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     runs = [
         replace(one, client_ms=frozen(one.client_ms + run.delay_ms)) for one in simulated_runs(run, effort)
     ]
-    summary = summarise(runs)
+    finishes_h = None if run.offline is None else run.offline.finishes_h(effort, run.stream)
+    return summarised_pool(run, runs, summarise(runs), finishes_h)
+
+
+def summarised_pool(
+    run: PoolRun, runs: Sequence[SimulatedRun], summary: Summary, finishes_h: float | None = None
+) -> SimulatedPool:
+    """Return the metrics of a pool, given runs of one of its replicas, beside those that the plan predicts.
+
+    Args:
+        run: the pool.
+        runs: runs of the replica, or requests that were measured at the pool.
+        summary: summary of the runs.
+        finishes_h: time until the pool's offline work is done [h]; None without offline work.
+    """
     within_all, kind = _share(runs, run.request_limits), kind_of_pool(run.pool)
     shares: dict[str, Any] = {
         f"within_{metric}": _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()
@@ -291,10 +305,10 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         throughput_rps=_interval(summary.throughput_rps),
         loss=_interval(summary.loss),
         preemptions=summary.preemptions,
-        batch=summary.batch,
+        batch=None if np.isnan(summary.batch) else summary.batch,
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
-        finishes_h=None if run.offline is None else run.offline.finishes_h(effort, run.stream),
+        finishes_h=finishes_h,
         shapes=tuple(_shapes(runs, run, summary)),
         targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )

@@ -99,8 +99,8 @@ class _SimulatedMetrics(Document):
     """Fraction of rejected requests."""
     preemptions: float
     """Mean number of preemptions per request."""
-    batch: float
-    """Mean batch size while the batch is not empty [requests]."""
+    batch: float | None = None
+    """Mean batch size while the batch is not empty [requests]; null for a pool that was measured."""
     within_ttft: ConfidenceInterval | None = Field(None, alias="withinTTFT")
     """Fraction of requests within the TTFT target; null without one."""
     within_itl: ConfidenceInterval | None = Field(None, alias="withinITL")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
+from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_MINUTE
 from rest_server.emulator.backend import Backend
 from rest_server.emulator.settings import FleetSettings
-from rest_server.emulator.steps.batches import Batches
 from rest_server.emulator.steps.cache_step import Caches
 from rest_server.emulator.steps.forwarded import RouterStep
 from rest_server.emulator.steps.gateway import Gateway
@@ -25,10 +25,14 @@ def steps_of(
         system: the planned system.
         backends: replicas of the fleet; the sequence can change later.
     """
+    deadlines_s = {
+        name: server.deadline.hours * MINUTES_PER_HOUR * SECONDS_PER_MINUTE
+        for name, server in system.documented.items()
+        if server.deadline is not None
+    }
     queues = SharedQueues(system, plan, settings, backends)
     return (
-        Batches(system, settings, backends),
-        JobQueue(settings),
+        JobQueue(settings, deadlines_s),
         Routes(system, plan, settings),
         Versions(plan, settings),
         Caches(plan, settings, backends),

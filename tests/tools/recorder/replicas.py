@@ -136,7 +136,7 @@ def _estimates() -> dict[str, Question]:
 _COMMANDS = (
     "init", "prices", "solve", "check", "candidates", "verify", "compare", "explain", "simulate", "replay",
     "report", "plot", "analyze", "size", "estimate", "fit", "predict", "profiles", "catalogue", "convert",
-    "generate", "schema", "bench", "serve", "manifests", "samples", "completion",
+    "generate", "schema", "serve", "manifests", "samples", "completion",
 )  # fmt: skip
 
 

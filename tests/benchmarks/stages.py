@@ -1,5 +1,9 @@
-"""Measures the time of each planning stage on generated systems, in a separate process without caches."""
+"""Measure the time of each planning stage on generated systems: ``python tests/benchmarks/stages.py --help``.
 
+Each size is measured in a process of its own, without caches.
+"""
+
+import argparse
 import multiprocessing
 import resource
 import statistics
@@ -7,7 +11,6 @@ import sys
 from dataclasses import dataclass
 
 from optimizer.candidates import find_candidates
-from optimizer.errors import SpecError
 from optimizer.generate import generate_system
 from optimizer.pipeline import Timings, solve
 from optimizer.schema.files import parse_part
@@ -50,13 +53,7 @@ class FleetSize:
 
 
 def measure(fleet: FleetSize, repeats: int) -> Measurement:
-    """Measure the planning times of generated systems of one size in a new process.
-
-    Raises:
-        SpecError: the number of repeats is below 1.
-    """
-    if repeats < 1:
-        raise SpecError(f"--repeats: must be at least 1, not {repeats}")
+    """Measure the planning times of generated systems of one size in a new process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measured, (fleet, repeats))
 
@@ -92,3 +89,29 @@ def _measured(fleet: FleetSize, repeats: int) -> Measurement:
         repeats=repeats,
         peak_memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20,
     )
+
+
+def _size(text: str) -> tuple[int, int]:
+    servers, _, accelerators = text.partition("x")
+    return int(servers), int(accelerators)
+
+
+def main() -> None:
+    """Print the median time of each stage, and the gaps, for each size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=_size, action="append", help="servers x accelerators, such as 100x20")
+    parser.add_argument("--repeats", type=int, default=3, help="systems of each size")
+    parser.add_argument("--tightness", type=float, default=1.0, help="1: cards as needed, 2: half of that")
+    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+    given = parser.parse_args()
+    for size in given.size or [(15, 6), (30, 20), (100, 20)]:
+        found = measure(FleetSize(*size, given.tightness, given.mixed), given.repeats)
+        stages = ", ".join(f"{name} {time:,.1f}" for name, time in found.stages_ms.items())
+        print(f"{found.servers} x {found.accelerators}, {found.columns:,} columns: {stages} [ms]")
+        text = f"{found.complete} of {found.repeats} complete, {found.proved} proved"
+        gaps = f"largest gap {found.gap:.2%}, of service {found.service_gap:.2%}"
+        print(f"  {gaps}, {text}, {found.peak_memory_mib:,.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
