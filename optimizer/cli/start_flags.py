@@ -16,7 +16,7 @@ from optimizer.money import NAMED_EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.schema import Load, SaturationPolicy
 from optimizer.spec.trace_shapes import load_of_trace, named_traces
-from optimizer.starters.facts import ByName, Demand, Template
+from optimizer.starters.facts import ByName, Demand
 from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.text import slice_name, slice_of
 from optimizer.units import MILLISECONDS, PERCENTILE, UnitError, is_number
@@ -29,8 +29,6 @@ _Texts = tuple[str, ...]
 class StartFlags(Request):
     """Flags of `init` with facts for the document."""
 
-    template: Template | None = None
-    """Template of the document (chosen by the other flags)."""
     model: Annotated[_Texts, Flag("NAME")] = ()
     """Model in the catalogue, or path of a config.json; can be given several times."""
     accelerator: Annotated[_Texts, Flag("NAME[:COUNT][:PRICE]")] = ()

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.flags import add_request
@@ -22,16 +22,15 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.render.starter_sections import price_sections, use_case_sections
 from optimizer.spec.writing import write_text
-from optimizer.starters.facts import Demand, StarterFacts, check_template
-from optimizer.starters.prices import Offer, read_prices
+from optimizer.starters.facts import StarterFacts
+from optimizer.starters.prices import read_prices
 from optimizer.starters.starter_document import document_of, notes_of, with_attainable_targets
 from optimizer.starters.use_cases import use_cases
 
 _EXAMPLE = "inferplan init --model llama-3.1-8b --accelerator H100:8:3.50USD/h --rate chat=10/s"
 _EPILOG = f"""\
-The document has comments on what to change. Templates: one-model, one model on the cards that exist; fleet,
-several models and classes on them; clouds, what clouds offer, without limits. Use cases: 'inferplan init
---use-cases' lists them. Examples:
+The document has comments on what to change. If no accelerator has a number of cards, the plan is without
+limits. Use cases: 'inferplan init --use-cases' lists them. Examples:
 
   {_EXAMPLE}
   inferplan init --model llama-3.1-70b --weights fp8 --accelerator H100:8:3.50USD/h --rate chat=2/s \\
@@ -103,7 +102,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
     """Return the facts that the flags describe, and notes on price files.
 
     Raises:
-        SpecError: a flag is missing or wrong, or the flags do not suit the template.
+        SpecError: a flag is missing or wrong, or given twice.
     """
     offers, of_prices = offers_of(arguments)
     demands = demands_of(arguments)
@@ -113,28 +112,15 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
         for flag, given in (("--model", models), ("--accelerator", offers), ("--rate", demands))
         if not given
     ]
-    template = arguments.template
-    if template is not None:
-        check_template(template, tuple(models), tuple(offers))
     if lacking:
         raise SpecError(f"{', '.join(lacking)}: missing; for example {_EXAMPLE}")
-    settings = target_facts(arguments)
-    if template is None:
-        template = _template_of(models, offers, demands)
     to_stdout = str(arguments.path) == "-"
     folder = Path() if to_stdout else arguments.path.parent
     names = (os.path.relpath(name, folder) if name.endswith(".json") else name for name in models)
     file = "system.yaml" if to_stdout else arguments.path.name
     return StarterFacts(
-        template, tuple(names), tuple(offers), tuple(demands), file, folder, **settings
+        tuple(names), tuple(offers), tuple(demands), file, folder, **target_facts(arguments)
     ), of_prices
-
-
-def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
-    """Return the template of the document that suits the models, offers and demands."""
-    if all(offer.count is None for offer in offers):
-        return "clouds"
-    return "fleet" if len(models) > 1 or len(demands) > 1 else "one-model"
 
 
 def _list_use_cases() -> None:

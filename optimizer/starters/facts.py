@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from optimizer.documents import MAX_QUANTITY
 from optimizer.errors import SpecError
@@ -13,12 +12,6 @@ from optimizer.starters.prices import Offer
 from optimizer.starters.use_cases import UseCase, use_case
 from optimizer.units import REQUESTS_PER_MINUTE, UnitError, is_number
 
-Template = Literal["one-model", "fleet", "clouds"]
-TEMPLATES: dict[Template, str] = {
-    "one-model": "one model on a limited number of cards",
-    "fleet": "several models and service classes on a limited number of cards",
-    "clouds": "cloud offers side by side, without limits",
-}
 ByName = Mapping[str | None, float]
 """Values by use case; the key None applies to all other use cases."""
 
@@ -52,7 +45,6 @@ class ClassTargets:
 class StarterFacts:
     """Facts from which a starter document is created."""
 
-    template: Template
     models: tuple[str, ...]
     """Models: names of the catalogue, or paths of config.json files relative to the document."""
     offers: tuple[Offer, ...]
@@ -75,11 +67,16 @@ class StarterFacts:
     """
 
     @property
+    def is_unlimited(self) -> bool:
+        """Whether no offer states a number of cards, as offers of clouds do."""
+        return all(offer.count is None for offer in self.offers)
+
+    @property
     def rented(self) -> dict[str, Price]:
-        """Lowest price of a rented card, by accelerator that is also owned; empty for offers of clouds."""
+        """Lowest price of a rented card, by accelerator that is also owned."""
         owned = {offer.accelerator for offer in self.offers if offer.count is not None}
         rented: dict[str, Price] = {}
-        for offer in self.offers if self.template != "clouds" else ():
+        for offer in self.offers:
             if offer.count is None and offer.accelerator in owned:
                 price = Price(round(offer.price / offer.cards, 6), offer.price.currency)
                 rented[offer.accelerator] = min(price, rented.get(offer.accelerator, price))
@@ -91,7 +88,7 @@ class StarterFacts:
         Cards that exist are in nodes if no offer of their type is a single card.
         """
         alike = [other.cards for other in self.offers if other.accelerator == offer.accelerator]
-        return offer.cards > 1 and (self.template == "clouds" or min(alike) > 1)
+        return offer.cards > 1 and (self.is_unlimited or min(alike) > 1)
 
     @property
     def use_cases(self) -> list[str]:
@@ -141,25 +138,6 @@ def model_name(model: str) -> str:
     return parts[-2] if len(parts) > 1 else parts[-1].removesuffix(".json")
 
 
-def check_template(template: Template, models: tuple[str, ...], offers: tuple[Offer, ...]) -> None:
-    """Check that a template suits the models and offers.
-
-    Args:
-        models: models known so far.
-        offers: offers known so far; those without a number of cards are rented, next to owned ones.
-
-    Raises:
-        SpecError: the template allows fewer models, or requires a number of cards.
-    """
-    if template == "one-model" and len(models) > 1:
-        raise SpecError(f"the template one-model takes one model, not {len(models)}; choose fleet")
-    if template != "clouds" and offers and all(offer.count is None for offer in offers):
-        raise SpecError(
-            f"accelerator {offers[0].name}: the number of cards is missing, which the template {template} "
-            "requires; give it, or choose clouds"
-        )
-
-
 def check_start(start: StarterFacts) -> None:
     """Check that the facts are complete and consistent.
 
@@ -173,11 +151,9 @@ def check_start(start: StarterFacts) -> None:
     ):
         if not given:
             raise SpecError(f"incomplete facts: give {what}")
-    check_template(start.template, start.models, start.offers)
     _check_prices(start.offers)
-    if start.template != "clouds":
-        _check_counts(start)
-        _check_rented(start.offers)
+    _check_counts(start)
+    _check_rented(start.offers)
     for demand in start.demands:
         _check_demand(demand, start)
     for flag, values in {**start.targets_ms, "percentile": start.percentiles}.items():

@@ -110,9 +110,7 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
                 price = start.rented[offer.accelerator]
                 notes.append(f"cards of {offer.name} are rented one by one, at {price} each")
             continue  # the document states their price with the number of owned cards
-        if start.template == "clouds" and offer.count is not None:
-            notes.append(f"the count of {offer.name} is not used: clouds have no limits")
-        elif offer.count is not None and offer.cards > offer.count and offer.accelerator not in start.rented:
+        if offer.count is not None and offer.cards > offer.count and offer.accelerator not in start.rented:
             exist = f"{offer.count} {'exists' if offer.count == 1 else 'exist'}"
             notes.append(f"{offer.name} is omitted: it takes {counted(offer.cards, 'card')}, but {exist}")
         elif start.in_nodes(offer) and offer.count is not None and offer.count % offer.cards:
@@ -132,15 +130,15 @@ def _price_of(item: Slice) -> float:
 
 def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
     """Yield the accelerators of an offer: as sold and, for single cards, also groups of up to eight."""
-    prefix = f"{offer.place}/" if start.template == "clouds" and offer.place else ""
-    endless = start.template == "clouds" or offer.accelerator in start.rented
+    prefix = f"{offer.place}/" if start.is_unlimited and offer.place else ""
+    endless = start.is_unlimited or offer.accelerator in start.rented
     limit = math.inf if endless or offer.count is None else offer.count
     for times in SLICES if offer.cards == 1 and not prefix else (1,):
         cards = offer.cards * times
         if cards <= limit:
             name = slice_name(offer.accelerator, cards)
             price = Price(offer.price * times, offer.price.currency)
-            is_node, count = start.in_nodes(offer), None if start.template == "clouds" else offer.count
+            is_node, count = start.in_nodes(offer), offer.count
             instance = prefix + offer.instance if offer.instance else ""
             yield Slice(
                 prefix + name,

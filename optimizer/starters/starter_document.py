@@ -17,7 +17,7 @@ from optimizer.queueing.measures import is_about
 from optimizer.schema.files import Part, part_of, text_of
 from optimizer.schema.yaml_format import yaml_value
 from optimizer.spec.system import join_parts
-from optimizer.starters.facts import TEMPLATES, Demand, StarterFacts, check_start, is_path, model_name
+from optimizer.starters.facts import Demand, StarterFacts, check_start, is_path, model_name
 from optimizer.starters.slices import Choice, choose_slices
 from optimizer.starters.use_cases import use_case
 
@@ -107,7 +107,8 @@ def _part(text: str, start: StarterFacts) -> Part:
 
 
 def _heading(start: StarterFacts) -> Iterator[str]:
-    yield f"# A system for inferplan: {TEMPLATES[start.template]}."
+    cards = "cloud offers side by side, without limits" if start.is_unlimited else "a limited number of cards"
+    yield f"# A system for inferplan: {', '.join(map(model_name, start.models))} on {cards}."
     file = start.file
     yield f"# Next: inferplan check {file}; inferplan solve {file}; inferplan report {file} -o report.html"
     yield "# Every field is described in docs/reference.md; numbers can have units: 500ms, 10/s, $2.50/h."
@@ -251,7 +252,7 @@ def _load(demand: Demand) -> Iterator[str]:
 
 
 def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:
-    if start.template == "clouds":
+    if start.is_unlimited:
         return
     used = {item.accelerator for item in choice.used} - {item.accelerator for item in choice.nodes}
     if not used:
@@ -276,7 +277,7 @@ def _optimizer(start: StarterFacts) -> Iterator[str]:
 
     The saturation policy has its reason in a comment, and is omitted if cards are unlimited.
     """
-    if start.template == "clouds":
+    if start.is_unlimited:
         yield f"# Clouds have unlimited cards. To compare the offers: inferplan candidates {start.file}"
         policy = "" if start.saturation is None else f", saturationPolicy: {start.saturation}"
         yield f"optimizer: {{unlimited: true{policy}}}"

@@ -360,7 +360,6 @@ def first_document(facts: str, settings: Settings) -> Opened:
 
     given = json.loads(facts)
     start = StarterFacts(
-        template="one-model" if len(given["models"]) == 1 else "fleet",
         models=tuple(given["models"]),
         offers=tuple(
             Offer(item["accelerator"], 1, _price(item["price"]), count=item["count"])
