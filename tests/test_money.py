@@ -143,7 +143,7 @@ def test_the_page_and_the_pictures_show_the_currency() -> None:
     page = render_report(make_report(system), system, "html")
     assert "costs in USD/h" in page
     assert "cents" not in page
-    for kind in ("plan", "servers", "types", "cost", "pareto"):
+    for kind in ("plan", "servers", "types", "cost"):
         plain, dollars = (
             make_figure(load_system(raw), kind, server=None, accelerator=None).to_json()
             for raw in (PLAIN, DOLLARS)

@@ -15,9 +15,9 @@ from optimizer.cli.reporting import PLOTS
 PAGE = read_page("pictures.md")
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^inferplan .*$", PAGE, re.MULTILINE)]
 SLOW = {
-    "batch", "distribution", "limited", "limited-load-change", "multi-model", "multi-model-latency", "pareto",
-    "percentiles", "serving-fleet", "serving-fleet-targets", "targets", "unlimited", "unlimited-load-change",
-    "window",
+    "batch", "distribution", "limited", "limited-load-change", "multi-model", "multi-model-latency",
+    "serving-fleet", "serving-fleet-targets", "targets", "unlimited", "unlimited-load-change",
+    "batch-limit",
 }  # fmt: skip
 """Pictures that take long, each of a kind that another shows, or of a long computation."""
 NUMBER = re.compile(r"[\d.,–−e-]+")

@@ -42,21 +42,15 @@ PLOTS = {
     "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
     "nodes": "cards of the nodes, with the replicas on them",
-    "occupancy": "distribution of the number of requests in a replica",
     "batch": "largest load and latencies by batch limit",
-    "latency": "latencies against load, with the targets",
-    "timing": "token times of the latency model against batch",
+    "latency": "mean and percentiles of latencies against load, with the targets; rejected requests",
     "distribution": "distribution of request latencies: closed form and simulated",
-    "percentiles": "mean and percentile latencies against load: closed form and simulated",
-    "window": "replicas and latency of a batch server by window and batch limit",
-    "rejection": "rejected requests and latency of a batch server against load",
     "cost": "cost against load, by accelerator",
-    "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
 """Kinds of figures of a system, with descriptions; a test compares them with those of the library."""
 OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
 """Kinds of figures of a profile, with descriptions."""
-SIMULATED = {"distribution", "percentiles"}
+SIMULATED = {"distribution"}
 """Kinds of figures that need a simulation."""
 
 

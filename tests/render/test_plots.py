@@ -79,7 +79,7 @@ def figures(large: System) -> dict[str, Figure]:
         "crowded": make_figure(vary_loads(crowded, rng), "plan", before=crowded),
         "wide": make_figure(wide(), "plan"),
         "large-numbers": LARGE_NUMBERS,
-        "wide-pareto": make_figure(wide(), "pareto", server="M" * 60 + "0"),
+        "wide-latency": make_figure(wide(), "latency", server="M" * 60 + "0"),
     }
 
 
@@ -151,7 +151,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
 
 
 @pytest.mark.parametrize(
-    "kind", mostly_slow([*SHOWN, *LARGEST, "mixed", "wide", "wide-pareto", "large-numbers"], 10)
+    "kind", mostly_slow([*SHOWN, *LARGEST, "mixed", "wide", "wide-latency", "large-numbers"], 10)
 )
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, drawn: Drawn) -> None:
     canvas = drawn(kind)
@@ -201,7 +201,7 @@ def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
     assert full == {name: {colours[name]} for name in full}
 
 
-@pytest.mark.parametrize("kind", ["types", "servers", "targets", "cost", "pareto", "occupancy", "latency"])
+@pytest.mark.parametrize("kind", ["types", "servers", "targets", "cost", "latency"])
 def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
     figure = make_figure(large, kind, server=None if kind in PLAN_FIGURES else "Premium-llama_70b")
     colours = type_colours(figure.types)
@@ -273,7 +273,7 @@ def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: f
     panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
     (axes,) = canvas_of(panel).axes
     widths = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
-    room = width_mm(_label(value, None), NUMBER_PT) + 1
+    room = width_mm(_label(value, None, None), NUMBER_PT) + 1
     full = axes.get_xlim()[1] * (1 - room / (axes.get_position().width * WIDTH_MM))
     assert sum(widths) / full == pytest.approx(share, abs=1e-3)
 
@@ -305,7 +305,7 @@ def _undrawn_ticks(axes: Axes) -> set[Text]:
 
 @pytest.mark.parametrize("file_format", mostly_slow(["pdf", "svg", "png"], 2))
 def test_the_same_figure_is_the_same_bytes(file_format: plots.Format, figures: dict[str, Figure]) -> None:
-    for kind in ("types", "pareto") if file_format == "svg" else ("pareto",):
+    for kind in ("types", "latency") if file_format == "svg" else ("latency",):
         first = draw(figures[kind], file_format)
         assert first == draw(figures[kind], file_format)
         assert first.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[file_format])

@@ -25,7 +25,7 @@ def test_a_cost_figure_compares_costs_in_one_unit(specs: Path) -> None:
 
 def test_an_empty_figure_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], specs: Path) -> None:
     path = tmp_path / "x.svg"
-    words = ["plot", "pareto", str(specs / "queue-servers"), "--server", "flask", "-o", str(path)]
+    words = ["plot", "nodes", str(specs / "queue-servers"), "-o", str(path)]
     assert main(words) == 2
     assert "Nothing to show" in capsys.readouterr().err
     assert not path.exists()

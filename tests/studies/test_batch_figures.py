@@ -41,20 +41,19 @@ def system(window_ms: float = 10.0, rate_rps: float = 400.0) -> System:
 
 
 @cache
-def windows() -> Figure:
-    return make_figure(system(), "window")
+def batches() -> Figure:
+    return make_figure(system(), "batch")
 
 
 def test_replicas_at_the_given_settings_match_the_plan() -> None:
     (pool,) = solve(system()).allocations["s"]
-    assert curve(windows(), 0)[10.0] == pool.num_replicas
-    assert curve(windows(), 2)[5.0] == pool.num_replicas
-    assert curve(windows(), 1, "mean")[10.0] == pytest.approx(pool.ttft_ms)
-    assert curve(windows(), 1, "p99")[10.0] == pytest.approx(pool.targets[0].value, rel=1e-3)
+    assert curve(batches(), 0)[5.0] == pool.num_replicas
+    assert curve(batches(), 1, "mean")[5.0] == pytest.approx(pool.ttft_ms)
+    assert curve(batches(), 1, "p99")[5.0] == pytest.approx(pool.targets[0].value, rel=1e-3)
 
 
 def test_at_every_batch_limit_one_fewer_replica_misses() -> None:
-    for limit, replicas in curve(windows(), 2).items():
+    for limit, replicas in curve(batches(), 0).items():
         for count, holds in ((replicas, True), (replicas - 1, False)):
             row: dict[str, Any] = {
                 "RPS": 400 / count,
@@ -67,7 +66,7 @@ def test_at_every_batch_limit_one_fewer_replica_misses() -> None:
 
 
 def test_rejected_and_latency_are_those_of_the_queue_model() -> None:
-    figure = make_figure(load_system(SPECS / "queue-servers"), "rejection", server="express")
+    figure = make_figure(load_system(SPECS / "queue-servers"), "latency", server="express")
     rejected, mean, p99 = (curve(figure, *which) for which in ((0,), (1, "mean"), (1, "p99")))
     rate = min(rejected, key=lambda rate: abs(rate - 3.0))
     row = {
@@ -87,11 +86,8 @@ def test_rejected_and_latency_are_those_of_the_queue_model() -> None:
 
 
 def test_without_a_queue_limit_only_latency_is_shown() -> None:
-    figure = make_figure(system(), "rejection")
+    figure = make_figure(system(), "latency")
     assert len(figure.panels) == 1
-    assert "any number may wait" in figure.note
-    latency = make_figure(system(), "latency")
-    assert curve(latency, 0, "mean") == curve(figure, 0, "mean")
 
 
 @pytest.mark.few(6)
@@ -99,15 +95,7 @@ def test_without_a_queue_limit_only_latency_is_shown() -> None:
 def test_no_picture_of_batch_servers_has_times_of_tokens(kind: str) -> None:
     text = make_figure(system(), kind).to_json()
     assert not any(word in text for word in ("TTFT", "ITL", "nter-token", "irst token", "→ 0"))
-    has_some = kind not in {"occupancy", "timing", "percentiles", "pareto"}
-    assert ("Nothing to show" in text) != has_some
-
-
-@pytest.mark.parametrize("kind", ["window", "rejection"])
-def test_other_servers_have_nothing_to_show(kind: str) -> None:
-    figure = make_figure(load_system(SPECS / "small"), kind, server="Premium-llama_13b", accelerator="G2")
-    assert not figure.panels
-    assert "not a batch server" in figure.note
+    assert ("Nothing to show" in text) == (kind == "nodes")
 
 
 def test_distribution_matches_queue_model_and_simulation() -> None:
@@ -121,12 +109,5 @@ def test_distribution_matches_queue_model_and_simulation() -> None:
 
 
 def test_an_idle_batch_server_has_nothing_to_show() -> None:
-    figure = make_figure(system(rate_rps=0.0), "window")
+    figure = make_figure(system(rate_rps=0.0), "batch")
     assert "idle" in figure.note
-
-
-def test_a_window_that_no_load_can_bear_has_no_point() -> None:
-    # The first of a batch waits for the window: 200 ms and its own 40 ms are more than the target.
-    found = curve(make_figure(system(window_ms=100.0, rate_rps=20.0), "window"), 0)
-    assert 100.0 in found
-    assert 200.0 not in found

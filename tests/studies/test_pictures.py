@@ -288,7 +288,7 @@ def test_reports_have_the_servers_of_shared_queues() -> None:
 
 def test_pictures_of_one_server_show_no_shared_queue() -> None:
     system = load_system(ROOT / "specs" / "shared-queue.yaml")
-    for kind in ("latency", "occupancy", "batch", "distribution", "percentiles", "timing"):
+    for kind in ("latency", "batch", "distribution"):
         figure = make_figure(system, kind, server="chat")
         assert figure.panels == ()
         assert "chat is a shared queue, whose servers have separate latencies" in figure.note

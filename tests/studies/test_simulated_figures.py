@@ -8,7 +8,6 @@ from panels import curve, curves, points
 
 from optimizer import Figure, System, load_system, make_figure, solve
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
-from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.studies.simulation.simulation_document import SimulatedPool
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -52,29 +51,6 @@ def test_without_percentiles_the_distribution_is_simulated_only() -> None:
     assert "the queue model 'reference' computes means only" in figure.note
 
 
-def test_percentiles_over_loads_are_those_of_a_replica_at_each(chat: System) -> None:
-    figure = make_figure(chat, "percentiles", accelerator="A100")
-    server = chat.servers[SERVER]
-    profile = chat.profiles[server.model, "A100"]
-    shown = {one.name: points(one) for one in curves(figure, 2).series}
-    assert list(shown) == ["mean, simulated", "p95, simulated", "mean", "p50", "p95", "p99"]
-    replica = Replica.model_validate({
-        "maxBatch": 128, "inTokens": 512, "outTokens": 256, "arrivalCV": 1.5, "queueModel": "continuous",
-        "kvCapacity": 400000, "perfParms": profile.model_dump(by_alias=True)["perfParms"],
-    })  # fmt: skip
-    for i in (0, 30, 59):
-        rpm, p95_ms = shown["p95"][i]
-        (found,) = analyze_replicas([replica], [rpm / 60])
-        assert found.e2e_percentiles is not None
-        assert p95_ms == pytest.approx(found.e2e_percentiles.p95_ms, rel=1e-9)
-        assert shown["mean"][i][1] == pytest.approx(found.response_ms, rel=1e-9)
-    assert len(shown["p95, simulated"]) == 8
-    for rpm, p95_ms in shown["p95, simulated"][:-1]:
-        (found,) = analyze_replicas([replica], [rpm / 60])
-        assert found.e2e_percentiles is not None
-        assert p95_ms == pytest.approx(found.e2e_percentiles.p95_ms, rel=0.25)
-
-
 def test_a_target_far_beyond_a_distribution_does_not_squash_it(chat: System) -> None:
     relaxed = chat.with_load(SERVER, arrival_rate_rpm=60.0)
     assert curves(make_figure(relaxed, "distribution")).guides == ()
@@ -83,7 +59,7 @@ def test_a_target_far_beyond_a_distribution_does_not_squash_it(chat: System) -> 
 def test_the_load_of_the_plan_is_marked(chat: System) -> None:
     (planned,) = solve(chat).allocations[SERVER]
     load = planned.arrival_rate_rpm / planned.num_replicas
-    marks = {item.name.split()[0]: item.value for item in curves(make_figure(chat, "percentiles")).guides}
+    marks = {item.name.split()[0]: item.value for item in curves(make_figure(chat, "latency"), 1).guides}
     assert marks["load"] == pytest.approx(load)
     assert marks["largest"] * planned.num_replicas == pytest.approx(planned.max_arrival_rate_rpm)
     assert marks["target"] == 1000.0
@@ -94,14 +70,12 @@ def test_curves_show_the_percentile_that_a_target_is_about(chat: System) -> None
     known = {figure.measure: figure.value for figure in planned.targets}
     for i, label in enumerate(("p95 ITL", "p95 TTFT")):
         latency = curves(make_figure(chat, "latency"), i)
-        assert latency.y_label == f"{label} [ms]"
+        shown = {one.name: points(one) for one in latency.series}
+        assert list(shown) == ["p50", "mean", "p95", "p99"]
         load = planned.arrival_rate_rpm / planned.num_replicas
-        x, y = zip(*points(latency.series[0]), strict=True)
+        x, y = zip(*shown[label[:3]], strict=True)
         assert np.interp(load, x, y) == pytest.approx(known[label], rel=0.05)
         batch = curves(make_figure(chat, "batch"), i + 1)
         assert batch.y_label == f"{label} [ms]"
         (target,) = [item.value for item in batch.guides if item.axis == "y"]
         assert max(y for _, y in points(batch.series[0])) <= target * (1 + 1e-6)
-        pareto = curves(make_figure(chat, "pareto"), i)
-        (chosen,) = [one for one in pareto.series if one.style == "chosen"]
-        assert chosen.y == (known[label],)

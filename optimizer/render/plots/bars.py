@@ -34,6 +34,8 @@ MIN_SCALE = 0.1
 """Smallest maximum of a column's scale. Smaller values get short bars, because full bars would exaggerate
 them.
 """
+COST = "cost"
+"""Start of the heading of a column with money, whose numbers have the same decimals."""
 SPACIOUS_COLUMNS = 3
 """Maximum number of columns at which the number of a mark fits next to the number of its bar."""
 
@@ -91,11 +93,17 @@ def _draw_column(
     axes.set_ylim(rows[-1] + 0.5, -0.5)
     values = [bar.values[c] for bar in bars]
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
-    labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
+    decimals = (
+        2 if panel.columns[c].startswith(COST) and any(value and value % 1 for value in values) else None
+    )
+    labels = [
+        _label(value, mark if spacious else None, decimals) for value, mark in zip(values, marks, strict=True)
+    ]
     shown = (value for value in (*values, *marks, panel.line) if value is not None)
     most = max([MIN_SCALE, *shown])
     space_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
-    axes.set_xlim(0, most / max(1 - space_mm / (axes.get_position().width * WIDTH_MM), 0.2))
+    axes_mm = axes.get_position().width * WIDTH_MM
+    axes.set_xlim(0, most / max(1 - space_mm / axes_mm, 0.2))
     axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
     if panel.line is not None:
         axes.plot([panel.line, panel.line], [-0.5, rows[-1] + 0.5], color=INK, linewidth=0.9, zorder=3)
@@ -105,21 +113,23 @@ def _draw_column(
             axes.barh(row, value, height=0.72, color=colour, linewidth=0)
         if mark is not None:
             axes.plot([mark, mark], [row - 0.45, row + 0.45], color=INK, linewidth=1.1)
-        end = max(value or 0.0, mark or 0.0)
+        end = value or 0.0
+        label_end = end + (width_mm(label, NUMBER_PT) + 2) / axes_mm * axes.get_xlim()[1]
+        if mark is not None and end <= mark <= label_end:
+            end = mark  # beyond the tick, which would otherwise cross the number
         if panel.line is not None and end <= panel.line:
             end = panel.line  # beyond the line, which would otherwise cross the number
         axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
 
 
-def _label(value: float | None, mark: float | None) -> str:
-    if value is None:
-        return "–" if mark is None else f"– ({_number(mark)})"
-    if mark is None or _number(mark) == _number(value):
-        return _number(value)
-    return f"{_number(value)} ({_number(mark)})"
+def _label(value: float | None, mark: float | None, decimals: int | None) -> str:
+    shown = "–" if value is None else _number(value, decimals)
+    return shown if mark is None else f"{shown} ({_number(mark, decimals)})"
 
 
-def _number(value: float) -> str:
+def _number(value: float, decimals: int | None) -> str:
+    if decimals is not None:
+        return f"{value:,.{decimals}f}"
     if 0 < value < MIN_SHOWN_VALUE:
         return f"<{MIN_SHOWN_VALUE:g}"
     return f"{value:,.0f}" if 100 <= value < LONG_NUMBER else f"{value:.3g}"

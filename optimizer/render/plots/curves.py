@@ -1,19 +1,19 @@
 """Draws curve panels: lines, steps, points and bars over one quantity, with targets and loads."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
 
 from optimizer.quantities import precise
+from optimizer.render.colours import COLOURS, shade
 from optimizer.render.plots.style import (
     EDGE_MM,
     GREY,
     INK,
-    MM_PER_INCH,
     PLAIN,
-    POINTS_PER_INCH,
     SMALL_PT,
     WIDTH_MM,
     Page,
@@ -22,23 +22,21 @@ from optimizer.render.plots.style import (
     widest_mm,
     width_mm,
 )
-from optimizer.studies.figures.figure_document import CurvePanel, ReferenceLine, Series
+from optimizer.studies.figures.figure_document import CurvePanel, ReferenceLine
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEFT_MM = 17.0
 """Width for the numbers and the label of the vertical axis [mm]."""
 LABEL_MM = 7.5
 """Part of `LEFT_MM` for the label, the ticks and the gaps between them [mm]."""
-NAMES_MM = (22.0, 44.0)
-"""Minimum and maximum width for the names of the series to the right of the axes [mm]."""
+NAMES_MM = (22.0, 50.0)
+"""Minimum and maximum width for the names of curves and levels to the right of the axes [mm]."""
 SIGN_MM = 6.0
 """Part of `NAMES_MM` for the sign before a name, with gaps [mm]."""
 AREA_ALPHA = 0.35
 """Opacity of the area below a line."""
 MAX_NAME_MM = 60.0
 """Maximum width for the name of a line across the panel [mm]."""
-LEVEL_GAP_MM = 4.0
-"""Horizontal space between the names of two levels that are close together [mm]."""
 MIN_LABEL_STEP = 0.075
 """Minimum vertical distance between the names of curves, as a fraction of the panel's height."""
 FAR = 2.5
@@ -47,10 +45,12 @@ MIN_PLAIN_NUMBER = 1e-4
 """Axis numbers below this value are written with a power of ten."""
 NUMBERED = ((10, (1, 2, 3, 4, 6)), (1000, (1, 2, 5)), (float("inf"), (1,)))
 """Labels of a logarithmic axis: multiples of powers of ten, by the factor that the axis spans."""
+MIN_NUMBERS, MAX_NUMBERS = 3, 5
+"""Minimum number of labels of a logarithmic axis; with fewer it gets round ones, up to the maximum number."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-CHOSEN = "o"
+LEVEL_DASH = (0, (5, 2))
 DASHES = ("-", "--", "-.", ":")
-"""Line styles for several curves of one accelerator type, which have the same colour."""
+"""Line styles for several curves of one accelerator type, which have shades of one colour."""
 
 
 def curves_height_mm(panel: CurvePanel) -> float:
@@ -60,23 +60,26 @@ def curves_height_mm(panel: CurvePanel) -> float:
 
 def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str, str]) -> None:
     """Draw a curve panel; its upper edge is at `top` [mm]."""
-    named = any(series.name for series in panel.series)
-    names_mm = widest_mm((series.name for series in panel.series), *NAMES_MM)
-    right = names_mm + SIGN_MM + EDGE_MM if named else 6.0
+    far = _far_levels(panel)
+    levels = [guide for guide in panel.guides if guide.axis == "y" and guide not in far]
+    names = [*(series.name for series in panel.series), *(guide.name for guide in levels)]
+    names_mm = widest_mm(names, *NAMES_MM)
+    right = names_mm + SIGN_MM + EDGE_MM if any(names) else 6.0
     axes = page.axes(LEFT_MM, top + _strip_mm(panel), WIDTH_MM - LEFT_MM - right, CURVE_MM)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
-    far = _far_levels(panel)
     words = "; ".join(f"{guide.name}: far {where}" for guide, where in far.items())
     page.text(WIDTH_MM - EDGE_MM, top - 5, words, ha="right", color=GREY)
-    for i, series in enumerate(panel.series):
-        _draw_series(axes, panel, i, _colour(series, colours))
+    shades = _colours(panel, colours)
+    for i, shade_of_series in enumerate(shades):
+        _draw_series(axes, panel, i, shade_of_series)
     _set_ends(axes, panel, [guide for guide in panel.guides if guide not in far])
     _make_space_for_numbers(axes)
-    if named:
-        _name_series(axes, panel, colours, names_mm)
+    for guide in levels:
+        axes.axhline(guide.value, color=INK, linewidth=0.9, linestyle=LEVEL_DASH)
+    if any(names):
+        _name_lines(axes, panel, levels, shades, names_mm)
     _draw_uprights(axes, [guide for guide in panel.guides if guide.axis == "x"])
-    _draw_levels(axes, [guide for guide in panel.guides if guide.axis == "y" and guide not in far])
 
 
 def _far_levels(panel: CurvePanel) -> dict[ReferenceLine, str]:
@@ -105,7 +108,7 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[ReferenceLine]) -> N
     x = _shown([value for series in panel.series for value in series.x], near, "x")
     y = _shown([value for series in panel.series for value in series.y], near, "y")
     least, most = min(x), max(x)
-    if least == most or any(series.style == "bars" for series in panel.series):
+    if least == most:
         axes.set_xlim(least - 0.6, most + 0.6)
     elif 0 <= least <= 0.3 * most:
         axes.set_xlim(0, most + 0.02 * (most - least))
@@ -114,6 +117,8 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[ReferenceLine]) -> N
     axes.set_ylim(min(*y, 0.0), panel.y_most or max(y) * 1.08 or 1.0)
     if all(value.is_integer() for series in panel.series for value in series.x if value is not None):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if panel.ticks:
+        axes.xaxis.set_major_locator(FixedLocator([value for value in panel.ticks if value is not None]))
     for name, values in (("x", x), ("y", y)):
         if name in panel.logarithmic and min(values) > 0:
             _set_logarithmic(axes, name, values)
@@ -142,7 +147,11 @@ def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
     axes.set(**{f"{name}scale": "log", f"{name}lim": (least / margin, most * margin)})
     axis = axes.xaxis if name == "x" else axes.yaxis
     numbered = next(subs for times, subs in NUMBERED if most <= times * least)
-    axis.set_major_locator(LogLocator(subs=numbered))
+    locator: Locator = LogLocator(subs=numbered)
+    places = locator.tick_values(least, most)
+    if sum(least / margin <= place <= most * margin for place in places) < MIN_NUMBERS:
+        locator = MaxNLocator(MAX_NUMBERS)
+    axis.set_major_locator(locator)
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -151,8 +160,21 @@ def _shown(values: Sequence[float | None], guides: Sequence[ReferenceLine], axis
     return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
 
 
-def _colour(series: Series, colours: Mapping[str, str]) -> str:
-    return INK if series.style in {"front", "chosen"} else colours.get(series.type, PLAIN)
+def _colours(panel: CurvePanel, colours: Mapping[str, str]) -> list[str]:
+    """Return the colour of each series: its type's, in shades, or one of its own without a type.
+
+    Points have the colour of the line to which they belong.
+    """
+    seen, found = Counter[str](), list[str]()
+    is_typed = any(series.type in colours for series in panel.series)
+    for i, series in enumerate(panel.series):
+        if _belongs_to_line(panel, i):
+            found.append(found[-1])
+        else:
+            own = PLAIN if is_typed else COLOURS[seen[""] % len(COLOURS)]
+            found.append(shade(colours.get(series.type, own), seen[series.type] if is_typed else 0))
+            seen[series.type] += 1
+    return found
 
 
 def _dash(panel: CurvePanel, i: int) -> str:
@@ -167,59 +189,57 @@ def _draw_series(axes: Axes, panel: CurvePanel, i: int, colour: str) -> None:
     points = list(zip(series.x, series.y, strict=True))
     x = [float("nan") if value is None else value for value, _ in points]
     y = [float("nan") if value is None else value for _, value in points]
-    if series.style == "bars":
-        if len(x) <= 120:
-            axes.bar(x, y, width=0.8, color=colour)
-        else:
-            axes.fill_between(x, y, step="mid", color=colour, linewidth=0)
-    elif series.style == "area":
-        axes.fill_between(x, y, color=colour, alpha=AREA_ALPHA, linewidth=0)
+    if series.style == "area":
+        axes.fill_between(
+            x, y, [value or 0.0 for value in series.base] or 0.0, color=colour, alpha=AREA_ALPHA, linewidth=0
+        )
     elif series.style == "points":
         sign = MARKERS[i % len(MARKERS)]
-        axes.plot(x, y, sign, color=colour, markersize=3.2, markeredgewidth=0, zorder=3)  # above the front
-    elif series.style == "chosen":
-        axes.plot(x, y, CHOSEN, markersize=8, markeredgewidth=1.3, color=colour, fillstyle="none", zorder=4)
+        axes.plot(x, y, sign, color=colour, markersize=3.2, markeredgewidth=0, zorder=3)
     else:
-        dash = _dash(panel, i)
-        few = "o" if series.style == "line" and len(x) <= 40 else None
-        drawn = {"line": "default", "steps": "steps-pre", "front": "steps-post"}[series.style]
-        axes.plot(x, y, dash, color=colour, linewidth=1.3, drawstyle=drawn, marker=few, markersize=2.5)
+        few = "o" if len(x) <= 40 else None
+        drawn = {"line": "default", "steps": "steps-pre"}[series.style]
+        style: dict[str, Any] = {"drawstyle": drawn, "marker": few, "markersize": 2.5}
+        axes.plot(x, y, _dash(panel, i), color=colour, linewidth=1.3, **style)
 
 
-def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], names_mm: float) -> None:
-    """Write the names of the series to the right without overlap: at the ends of curves, or as a list."""
+def _name_lines(
+    axes: Axes, panel: CurvePanel, levels: Sequence[ReferenceLine], colours: Sequence[str], names_mm: float
+) -> None:
+    """Write the names of series and levels to the right, without overlap: at the ends of lines, or listed."""
     bottom, ends = axes.get_ylim()[0], []
     for i, series in enumerate(panel.series):
         last = next((y for y in reversed(series.y) if y is not None), bottom)
-        listed = series.style in {"points", "bars", "chosen"} and not _belongs_to_line(panel, i)
-        ends.append((1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0), i))
+        listed = series.style == "points" and not _belongs_to_line(panel, i)
+        height = 1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0)
+        ends += [(height, i, series.name)] if series.name else []
+    ends += [(_share(axes, guide.value, "y"), -1, guide.name) for guide in levels]
     ends.sort()
     step = min(MIN_LABEL_STEP, 1.0 / len(ends))
-    heights = _apart([share for share, _ in ends], [step] * len(ends))
-    names = fitted_names((series.name for series in panel.series), names_mm)
+    heights = _apart([share for share, _, _ in ends], [step] * len(ends))
+    names = fitted_names((name for _, _, name in ends), names_mm)
     mm = 1 / (axes.get_position().width * WIDTH_MM)
-    for height, (_, i) in zip(heights, ends, strict=True):
-        series = panel.series[i]
+    for height, (_, i, name) in zip(heights, ends, strict=True):
         style: dict[str, Any] = {"clip_on": False, "transform": axes.transAxes}
-        style["color"] = _colour(series, colours)
-        if series.style in {"points", "chosen"}:
-            sign, size = (CHOSEN, 5.5) if series.style == "chosen" else (MARKERS[i % len(MARKERS)], 3.2)
-            hollow = {"fillstyle": "none"} if series.style == "chosen" else {"markeredgewidth": 0}
-            axes.plot(1 + 2.5 * mm, height, sign, markersize=size, **hollow, **style)
-        elif series.style in {"bars", "area"}:
-            alpha = AREA_ALPHA if series.style == "area" else 1.0
-            axes.plot(1 + 2.5 * mm, height, "s", markersize=4.5, markeredgewidth=0, alpha=alpha, **style)
-        elif series.name:
-            dash = _dash(panel, i)
-            axes.plot([1 + 0.5 * mm, 1 + 4.5 * mm], [height, height], dash, linewidth=1.3, **style)
+        style["color"] = INK if i < 0 else colours[i]
+        kind = "level" if i < 0 else panel.series[i].style
+        if kind == "points":
+            sign = MARKERS[i % len(MARKERS)]
+            axes.plot(1 + 2.5 * mm, height, sign, markersize=3.2, markeredgewidth=0, **style)
+        elif kind == "area":
+            axes.plot(1 + 2.5 * mm, height, "s", markersize=4.5, markeredgewidth=0, alpha=AREA_ALPHA, **style)
+        else:
+            dash = LEVEL_DASH if i < 0 else _dash(panel, i)
+            style |= {"linestyle": dash, "linewidth": 0.9 if i < 0 else 1.3}
+            axes.plot([1 + 0.5 * mm, 1 + 4.5 * mm], [height, height], **style)
         place: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "fontsize": SMALL_PT}
-        axes.text(1 + SIGN_MM * mm, height, names[series.name], color=INK, **place)
+        axes.text(1 + SIGN_MM * mm, height, names[name], color=INK, **place)
 
 
 def _belongs_to_line(panel: CurvePanel, i: int) -> bool:
     """Return whether series `i` has the points of the line before it, so that they share a name."""
-    before = panel.series[i - 1] if i else None
-    return before is not None and before.style == "line" and before.x == panel.series[i].x
+    before, series = panel.series[i - 1] if i else None, panel.series[i]
+    return before is not None and (before.style, series.style) == ("line", "points") and before.x == series.x
 
 
 def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
@@ -245,25 +265,6 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
         moved[k] = min(moved[k], begin - sizes[k] / 2)
         begin = moved[k] - sizes[k] / 2
     return moved
-
-
-def _draw_levels(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
-    """Draw horizontal reference lines with names; the names of lines close together are side by side."""
-    names = {guide: fitted(guide.name, MAX_NAME_MM) for guide in guides}
-    begin_mm, below = dict[ReferenceLine, float](), None
-    for guide in sorted(guides, key=lambda guide: guide.value):
-        begin_mm[guide] = 0.0
-        if below and _share(axes, guide.value, "y") - _share(axes, below.value, "y") < MIN_LABEL_STEP:
-            begin_mm[guide] = begin_mm[below] + width_mm(names[below]) + LEVEL_GAP_MM
-        below = guide
-    for guide, name in names.items():
-        axes.axhline(guide.value, color=INK, linewidth=0.9, linestyle=(0, (5, 2)))
-        begin_pt = 3 + begin_mm[guide] * POINTS_PER_INCH / MM_PER_INCH
-        axes.annotate(
-            name, (0.0, guide.value), (begin_pt, 2), xycoords=("axes fraction", "data"),
-            textcoords="offset points", color=INK, va="bottom", ha="left", fontsize=SMALL_PT,
-            bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
-        )  # fmt: skip
 
 
 def _draw_uprights(axes: Axes, guides: Sequence[ReferenceLine]) -> None:

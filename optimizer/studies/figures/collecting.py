@@ -17,13 +17,10 @@ from optimizer.queueing.bulk.model import BulkQueues, SteadyState
 from optimizer.queueing.bulk.steady import ServerSteadyState
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.roots import root_above, smallest_integer
-from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, level, upright
+from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, level
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
-WINDOWS = 9
-"""Number of batching windows that are evaluated, from 0 to twice the given window."""
 BATCHES = 9
 """Number of batch limits that are evaluated, in geometric steps."""
 MAX_PERCENTILES = 2
@@ -74,21 +71,6 @@ def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
         return math.log(max(long_run.late_share(limit_ms), MIN_SHARE) / over)
 
     return root_above(excess, long_run.service_ms / 2, 2 * long_run.mean_ms, PRECISION)
-
-
-def window_figure(placed: Placed) -> Figure:
-    """Return the figure of replicas and latency by batching window, and by batch limit (eq. 101-103)."""
-    server = placed.batch_servers()
-    window_ms = float(server.policy.window_ms[0])
-    longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
-    windows = np.linspace(0, longest_ms, WINDOWS)
-    if server.policy.trigger[0] == CLOCK:
-        windows = windows[windows >= longest_ms / 2]  # a clock faster than a batch has no effect
-    rows = server.take(np.zeros(len(windows), np.int64))
-    by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
-    given = upright(f"window {quantity(window_ms)} ms", window_ms)
-    panels = _panels(placed, by_window, placed.axis("window [ms]", windows), "window", given)
-    return placed.figure("Collecting requests", _note(placed), (*panels, *batch_panels(placed)))
 
 
 def batch_limit_figure(placed: Placed) -> Figure:

@@ -19,7 +19,7 @@ Values = Annotated[tuple[float | None, ...], Field(strict=False)]
 """Sequence of numbers; None for a missing value."""
 
 
-SeriesStyle = Literal["line", "steps", "front", "points", "chosen", "bars", "area"]
+SeriesStyle = Literal["line", "steps", "points", "area"]
 
 
 class Series(Document):
@@ -32,10 +32,11 @@ class Series(Document):
     y: Values
     """y values, in the unit of the panel's y axis."""
     style: SeriesStyle = "line"
-    """How the points are drawn. `line` joins them; `steps` draws a step up to each point, and `front` a step
-    from each point; `points` and `chosen` (the plan's choice) are single points; `bars` start at zero; `area`
-    is filled below the points.
+    """How the points are drawn. `line` joins them; `steps` draws a step up to each point; `points` are single
+    points; `area` is filled between the points and `base`.
     """
+    base: Values = ()
+    """Lower edge of an area, one value for each point; empty for zero."""
     type: str = ""
     """Accelerator type that determines the colour; empty if the curve belongs to no type."""
 
@@ -70,6 +71,8 @@ class CurvePanel(Document):
     """Upper end of the y axis, if curves continue beyond the range of interest; null: no limit."""
     logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
     """Axes with a logarithmic scale."""
+    ticks: Values = ()
+    """x values with a number on the axis; empty: round numbers."""
 
 
 class Bar(Document):
@@ -172,7 +175,9 @@ class XAxis(NamedTuple):
     type: str = ""
     """Accelerator type that determines the colour of the curves; empty if they belong to no type."""
 
-    def curve(self, name: str, y: _Values, style: SeriesStyle = "line", type_name: str = "") -> Series:
+    def curve(
+        self, name: str, y: _Values, style: SeriesStyle = "line", type_name: str = "", base: _Values = ()
+    ) -> Series:
         """Return a curve over this axis.
 
         Args:
@@ -180,8 +185,10 @@ class XAxis(NamedTuple):
             y: y values; values that are not finite become missing.
             style: how the points are drawn.
             type_name: accelerator type for the colour; empty: that of the axis.
+            base: lower edge of an area; empty for zero.
         """
-        return Series(name=name, x=_numbers(self.x), y=_numbers(y), style=style, type=type_name or self.type)
+        shown = {"x": _numbers(self.x), "y": _numbers(y), "base": _numbers(base)}
+        return Series(name=name, style=style, type=type_name or self.type, **shown)
 
     def panel(
         self,

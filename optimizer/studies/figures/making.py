@@ -16,50 +16,37 @@ from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_by_load
-from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
-from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
+from optimizer.studies.figures.collecting import batch_limit_figure
+from optimizer.studies.figures.curves import batch_figure, latency_figure
 from optimizer.studies.figures.figure_document import Figure
-from optimizer.studies.figures.placed import EmptyFigureError, Placed, place, place_unsized
+from optimizer.studies.figures.placed import EmptyFigureError, Placed, place
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, PlannedSystem, plan_figure
-from optimizer.studies.figures.prices import cost_figure, pareto_figure
-from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
-from optimizer.studies.figures.simulated import (
-    batch_distribution_figure,
-    distribution_figure,
-    percentiles_figure,
-)
+from optimizer.studies.figures.prices import cost_figure
+from optimizer.studies.figures.rejections import batch_latency_figure
+from optimizer.studies.figures.simulated import batch_distribution_figure, distribution_figure
 
 Picture = Callable[[Placed], Figure]
 PICTURES: dict[type[Kind], dict[str, Picture]] = {
     TokenBatching: {
-        "occupancy": occupancy_figure,
         "batch": batch_figure,
         "latency": latency_figure,
-        "timing": timing_figure,
         "distribution": distribution_figure,
-        "percentiles": percentiles_figure,
-        "window": window_figure,  # only notes that the server has no window, like the next one
-        "rejection": rejection_figure,
     },
     BatchServers: {
         "batch": batch_limit_figure,
         "latency": batch_latency_figure,
         "distribution": batch_distribution_figure,
-        "window": window_figure,
-        "rejection": rejection_figure,
     },
 }
 """Figures of one server on one accelerator, by kind of replica and by name."""
 OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": figures_by_load}
 """Figures of one server whose kind of replica has no specific figures, by name."""
-SERVER_FIGURES = ("cost", "pareto")
-"""Names of the figures that show one server on all its accelerators or on one."""
 PLAN_FIGURES = ("plan", *PANELS)
 """Names of the figures that show an entire plan."""
 FIGURES = (
     *PLAN_FIGURES,
     *dict.fromkeys(name for some in PICTURES.values() for name in some),
-    *SERVER_FIGURES,
+    "cost",
 )
 
 
@@ -93,22 +80,11 @@ def make_figure(
         return _plan_figure(system, before, WHOLE_PLAN if kind == "plan" else (kind,), backend)
     name = known_name(server, system.servers, "server")
     try:
-        if kind == "pareto":
-            return _pareto_figure(system, name, accelerator, backend)
         if kind == "cost":
             return cost_figure(system, name, accelerator)
-        if kind == "window":
-            return window_figure(place_unsized(system, name, accelerator, backend))
         return _replica_figure(kind, place(system, name, accelerator, backend))
     except EmptyFigureError as nothing:
         return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")
-
-
-def _pareto_figure(system: System, server: str, accelerator: str | None, backend: str) -> Figure:
-    kind = system.model_kinds().get(system.servers[server].model)
-    if kind is not None and not kind.lengths:
-        raise EmptyFigureError(_none_of(kind, server))
-    return pareto_figure(system, server, accelerator, solve(system, backend=backend))
 
 
 def _replica_figure(name: str, placed: Placed) -> Figure:

@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
-from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays, tabulate
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import measure_pairs, performances
 from optimizer.candidates.pairs import (
     Pairs,
@@ -25,17 +25,13 @@ from optimizer.candidates.pairs import (
 )
 from optimizer.candidates.table import Candidates, RejectionReason, Verdicts
 from optimizer.kinds.kind import Kind
-from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import kind_of_law
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.quantities import counted, quantity
-from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel
-from optimizer.queueing.reference import ReplicaQueues
-from optimizer.schema.assumptions import could_use
 from optimizer.schema.messages import known_name
 from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
@@ -121,34 +117,6 @@ class Placed:
         """Return the latency model of the pair, repeated for a number of rows."""
         return law_of(self.arrays, self.pair.take(np.zeros(rows, np.int64)))
 
-    def queue(self) -> BirthDeathQueue:
-        """Return the birth-death queue of one replica, with rates in requests/ms.
-
-        Raises:
-            EmptyFigureError: the pair has another queue model.
-        """
-        replica = self._replica()
-        if not isinstance(replica, ReplicaQueues):
-            raise EmptyFigureError(self._no_occupancy(replica.name))
-        return replica.queue
-
-    def _no_occupancy(self, queue_model: str) -> str:
-        """Return the reason why there is no occupancy distribution, with advice."""
-        model = self.system.servers[self.server].model
-        pair = f"{model} on {self.accelerator}"
-        text = f"the queue model {queue_model!r} of {pair} has no distribution of the occupancy"
-        if self.system.profiles[model, self.accelerator].is_estimated:
-            text = (
-                f"the token times of {pair} are estimated, and estimates use the queue model "
-                f"{queue_model!r}, which has no distribution of the occupancy"
-            )
-        text += "; plot 'distribution' for its latencies"
-        loads = [one.current.load for one in self.system.servers.values() if one.model == model]
-        targets = [target for (_, name), target in self.system.targets.items() if name == model]
-        if could_use(REFERENCE, [self.system.profiles[model, self.accelerator]], targets, loads):
-            text += f", or set queueModel: {REFERENCE} in the profile"
-        return text
-
     @property
     def kind(self) -> Kind:
         """Kind of the replicas."""
@@ -213,29 +181,6 @@ class Placed:
         pairs = self.pair.take(np.zeros(len(max_batch), np.int64))
         capacity = queue_capacity(self.arrays, pairs.server, max_batch)
         return replace(pairs, max_batch=max_batch, max_queue=capacity)
-
-
-def place_unsized(system: System, server: str, accelerator: str | None, backend: str) -> Placed:
-    """Return a server, which need not be sized, on the named accelerator, its only one, or else the plan's.
-
-    Raises:
-        SpecError: the accelerator does not exist.
-        EmptyFigureError: the server has no load, or cannot run there.
-    """
-    _check_one_class(system, server)
-    model = system.servers[server].model
-    known = [name for name in system.accelerators if (model, name) in system.profiles]
-    if accelerator is None and len(known) != 1:
-        return place(system, server, None, backend)
-    chosen = known[0] if accelerator is None else known_name(accelerator, system.accelerators, "accelerator")
-    arrays = tabulate(alone_in_system(system, server))
-    if arrays.servers.load_rps[0] == 0:
-        raise EmptyFigureError(_idle_text(server))
-    pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
-    rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(chosen))
-    if not len(rows):
-        raise EmptyFigureError(f"{server} cannot run on {chosen}")
-    return Placed(system, arrays, pairs.take(rows), server, chosen, 0.0, "")
 
 
 def alone_in_system(system: System, server: str) -> System:

@@ -125,17 +125,20 @@ def _grids(
         key=lambda name: (system.service_classes[name].priority, name),
     )
     parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
-    models = sorted({server.model for server in system.servers.values()})[:MAX_ROWS]
-    return tuple(
-        GridPanel(
-            title=title if part is parts[0] else f"{title}, continued",
-            columns=tuple(part),
-            rows=tuple(models),
-            cells=tuple(tuple(cell((model, name)) for name in part) for model in models),
-            groups=groups,
+    keys = {stream.key for stream in system.streams.values()}
+    panels = []
+    for part in parts:
+        models = sorted({model for model, name in keys if name in part})[:MAX_ROWS]
+        panels.append(
+            GridPanel(
+                title=title if part is parts[0] else f"{title}, continued",
+                columns=tuple(part),
+                rows=tuple(models),
+                cells=tuple(tuple(cell((model, name)) for name in part) for model in models),
+                groups=groups,
+            )
         )
-        for part in parts
-    )
+    return tuple(panels)
 
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:

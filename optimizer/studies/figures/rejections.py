@@ -22,30 +22,19 @@ PERCENT = 100.0
 LOAD = "load of one replica [requests/s]"
 
 
-def rejection_figure(placed: Placed) -> Figure:
-    """Return the figure of the rejection rate and the latencies by load (eq. 103)."""
-    rate_rps = loads_rps(placed)
-    panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
-    note = "any number may wait, so that none is rejected"
-    if _is_limited(placed):
-        panels = (_rejected_panel(placed, rate_rps), *panels)
-        policy = placed.batch_servers().policy
-        where = "in the system" if policy.counts_system[0] else "waiting"
-        note = f"room for {int(policy.queue_limit[0]):,} {where}"
-    return _figure("Rejection and latency against load", note, placed, panels)
-
-
 def batch_latency_figure(placed: Placed) -> Figure:
-    """Return the figure of the latencies by load, without the rejection rate."""
-    panels = (latency_panel(placed, loads_rps(placed)),)
-    return _figure("Latency against load", "", placed, panels)
-
-
-def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...]) -> Figure:
+    """Return the figure of latencies by load, and of rejections if the queue has a limit (eq. 103)."""
+    rate_rps, server = loads_rps(placed), placed.batch_servers()
+    panels, note = [latency_panel(placed, rate_rps)], ""
+    if _is_limited(placed):
+        panels.insert(0, _rejected_panel(placed, rate_rps))
+        where = "in the system" if server.policy.counts_system[0] else "waiting"
+        note = f"room for {int(server.policy.queue_limit[0]):,} {where}"
     trigger = placed.system.servers[placed.server].batch_trigger
-    window = quantity(float(placed.batch_servers().policy.window_ms[0]))
+    window = quantity(float(server.policy.window_ms[0]))
     collecting = f"trigger: {trigger}, window {window} ms, batch limit {placed.max_batch:,}"
-    return placed.figure(title, "; ".join(filter(None, (placed.remark, note, collecting))), panels)
+    notes = filter(None, (placed.remark, note, collecting))
+    return placed.figure("Latency against load", "; ".join(notes), panels)
 
 
 def loads_rps(placed: Placed) -> FloatArray:

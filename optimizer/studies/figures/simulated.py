@@ -1,4 +1,4 @@
-"""Figures that compare the queue model with a simulation: latency distributions, and percentiles by load.
+"""Figures of latency distributions, from the queue model and simulated.
 
 They show one server on one accelerator. The replica is run as in `inferplan simulate`, so both show the same
 metrics at the same load. Equation numbers refer to ``docs/math.md``.
@@ -16,7 +16,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName, TargetMeasure
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
-from optimizer.simulation.summary import Distribution, counted_rows, summarise
+from optimizer.simulation.summary import counted_rows, summarise
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, level, upright
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.studies.simulation.pools import stream_of
@@ -29,21 +29,12 @@ SHOWN: tuple[tuple[LatencyName, str], ...] = (
 )
 SHARES = np.concatenate((np.arange(0.5, 99.0, 0.5), np.arange(99.0, 99.55, 0.1))) / 100
 """Fractions of requests at which distributions are plotted; a run has too few requests for higher ones."""
-PERCENTILES = (50, 95, 99)
 BATCH_POINTS = 80
 """Number of times at which the exact distribution of a batch server is plotted."""
-POINTS = 60
-"""Number of points of the queue model's curve over loads."""
-RUNS = 8
-"""Number of loads that are simulated."""
 MIN_LOAD, MAX_LOAD = 0.1, 0.95
 """Minimum and maximum load, as fractions of the maximum stable load."""
 VIEW = 2.0
-"""Factor beyond all values from which a target is omitted; also the multiple of a target up to which
-latencies are shown.
-"""
-USUAL_LOAD = 0.8
-"""Load of a replica if none is given, as a fraction of the maximum stable load."""
+"""Factor beyond all values from which a target is omitted."""
 WIDE = 10.0
 """Multiple of the median above which a distribution has a logarithmic time axis."""
 
@@ -85,23 +76,6 @@ def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = f"{placed.remark}; {quantity(rpm)} requests/min at each; {_said(placed)}"
     return placed.figure("Distribution of latencies", note, panels)
-
-
-def percentiles_figure(placed: Placed) -> Figure:
-    """Return the figure of means and percentiles of latencies by load, from the queue model and simulated.
-
-    See eq. 84-87.
-    """
-    least, stable = placed.rate_range_rps()
-    loads = np.linspace(max(least / stable, MIN_LOAD / 2), MAX_LOAD, POINTS)
-    simulated = np.linspace(MIN_LOAD, MAX_LOAD, RUNS)
-    runs = [_run(placed, float(load * stable)) for load in simulated]
-    panels = (
-        _against_load(placed, (loads, simulated), stable, (metric, title, _distributions(runs, metric)))
-        for metric, title in SHOWN
-    )
-    note = f"{placed.remark}; up to {MAX_LOAD:.0%} of the stable load; {_said(placed)}"
-    return placed.figure("Percentiles against load", note, panels)
 
 
 def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
@@ -158,61 +132,6 @@ def _target_name(measure: TargetMeasure, limit_ms: float) -> str:
 def _targets(placed: Placed, metric: LatencyName) -> list[tuple[TargetMeasure, float]]:
     limits = placed.arrays.servers.targets.limits_of(0)
     return [target for target in limits.items() if target[0].metric == metric]
-
-
-def _against_load(
-    placed: Placed,
-    loads: tuple[FloatArray, FloatArray],
-    stable_rps: float,
-    shown: tuple[LatencyName, str, Sequence[Distribution | None]],
-) -> CurvePanel | None:
-    """Return the panel of one latency by load; None if no request has that latency.
-
-    Args:
-        placed: the server.
-        loads: loads of the curves and of the runs, as fractions of the maximum stable load.
-        stable_rps: the maximum stable load [requests/s].
-        shown: the latency, its title, and its distribution in each run, which is None without a steady state.
-    """
-    metric, title, against_load = shown
-    if all(one is None for one in against_load):
-        return None
-    measures = [TargetMeasure(metric), *(TargetMeasure(metric, float(percent)) for percent in PERCENTILES)]
-    known = placed.figures(np.full(POINTS, placed.max_batch), loads[0] * stable_rps, measures)
-    axis, runs = (
-        placed.axis("load of one replica [requests/min]", load * stable_rps * SECONDS_PER_MINUTE)
-        for load in loads
-    )
-    curves = [axis.curve(measure.statistic, values) for measure, values in known.items()]
-    simulated = {
-        measure: np.array([_value(one, measure) for one in against_load])
-        for measure in (TargetMeasure(metric), TargetMeasure(metric, 95.0))
-    }
-    dots = [runs.curve(f"{measure.statistic}, simulated", y, "points") for measure, y in simulated.items()]
-    targets = _targets(placed, metric)
-    here = placed.rate_rps / stable_rps if placed.rate_rps else USUAL_LOAD
-    values = [np.interp(here, loads[0], curve) for curve in known.values()]
-    values += [np.interp(here, loads[1], points) for points in simulated.values()]
-    most = VIEW * float(np.nanmax([*values, *(limit for _, limit in targets)]))
-    highest = np.nanmax(np.concatenate([*known.values(), *simulated.values()]))
-    levels = (level(_target_name(*target), target[1]) for target in targets)
-    label, y_most = f"{METRICS[metric].label} [ms]", None if highest <= most else most
-    return axis.panel(title, label, (*dots, *curves), (*levels, *placed.load_guides()), y_most=y_most)
-
-
-def _value(distribution: Distribution | None, measure: TargetMeasure) -> float:
-    if distribution is None:
-        return np.nan
-    return (
-        distribution.mean if measure.percentile is None else distribution.percentiles[int(measure.percentile)]
-    ).value
-
-
-def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Distribution | None]:
-    """Return a latency's distribution in each run; None without a steady state or without such requests."""
-    summaries = [summarise([run]) for run in runs]
-    distributions = [getattr(one, metric) if one.overload is None else None for one in summaries]
-    return [None if one is None or np.isnan(one.mean.value) else one for one in distributions]
 
 
 def _run(placed: Placed, rate_rps: float) -> SimulatedRun:

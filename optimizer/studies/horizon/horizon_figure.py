@@ -25,13 +25,14 @@ def horizon_figure(horizon: Horizon) -> Figure:
     ]
     load, served = [hour.load_rpm for hour in horizon.plans], [hour.served_rpm for hour in horizon.plans]
     loads = {"load": load} if served == load else {"load": load, "served": served}
-    used = {"in use": _cards(horizon, "rented", "reserved"), "rented": _cards(horizon, "rented")}
-    used |= {"reserved": [reserved] * len(load)} if reserved else {}
+    owned, in_use = _cards(horizon, "reserved"), _cards(horizon, "rented", "reserved")
+    used = {"reserved and in use": owned, "rented": in_use} if reserved else {"rented": in_use}
+    limits = [level("reserved", reserved)] if reserved else []
     cost = [in_cost_unit(hour.cost_cents_per_h, horizon.currency) for hour in horizon.plans]
     title = "Cost without transitions; lines: means of the other policies"
     panels = (
         _panel(horizon, "Load", "requests/min", loads),
-        _panel(horizon, "Cards in use", "cards", used),
+        _panel(horizon, "Cards in use", "cards", used, limits, stacked=True),
         _panel(horizon, title, f"cost [{unit}]", {"reserve and rent": cost}, means),
     )
     return Figure(title=f"Plan of {counted(horizon.hours, 'hour')}", note=note, panels=panels)
@@ -49,21 +50,27 @@ def _panel(
     label: str,
     values: Mapping[str, Sequence[float]],
     guides: Sequence[ReferenceLine] = (),
+    *,
+    stacked: bool = False,
 ) -> CurvePanel:
-    """Return a panel of values that are constant within each interval; rented cards are drawn as an area.
+    """Return a panel of values that are constant within each interval.
 
     Args:
         title: title of the panel.
         label: name and unit of the y axis.
         values: values of the intervals, by name of the curve.
+        guides: reference lines.
+        stacked: whether each curve is drawn as an area above the one before it.
     """
     first, x = horizon.plans[0].time_s, list[float]()
     for hour in horizon.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR
         x += [begin, begin + hour.hours]
-    axis = XAxis("time [h]", x)
-    curves = [
-        axis.curve(name, [y for y in each for _ in range(2)], "area" if name == "rented" else "line")
-        for name, each in values.items()
-    ]
+    axis, curves, base = XAxis("time [h]", x), [], list[float]()
+    for name, each in values.items():
+        both_ends = [y for y in each for _ in range(2)]
+        curves.append(
+            axis.curve(name, both_ends, "area" if stacked else "line", base=base if stacked else ())
+        )
+        base = both_ends
     return axis.panel(title, label, curves, guides)

@@ -3,13 +3,15 @@
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
-from optimizer.quantities import precise, quantity, share_text
+from optimizer.quantities import precise, share_text
 from optimizer.schema.classes import priority_name
 from optimizer.studies.figures.figure_document import Cell, CurvePanel, Figure, GridPanel, XAxis
 from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
 """Maximum numbers of columns and rows of a map; larger maps are thinned evenly."""
+LARGE_COST = 10_000
+"""Cost from which a map shows no decimals."""
 
 
 def sweep_figure(sweep: Sweep) -> Figure:
@@ -21,6 +23,7 @@ def sweep_figure(sweep: Sweep) -> Figure:
     elif len(sweep.axes) == 2:
         panels.append(_map(sweep))
         note = (
+            "first line of a cell: cost; second line, below 100 %: smallest served share of a priority; "
             "colour: the accelerator type that keeps most servers from service, or from a cheaper candidate"
         )
     elif sweep.axes:
@@ -92,22 +95,24 @@ def _map(sweep: Sweep) -> GridPanel:
     )
     by_values = {point.values: point for point in sweep.points}
     type_names = tuple(item.type for item in sweep.points[0].units)
+    costs = [in_cost_unit(point.total_cost_cents_per_h, sweep.currency) for point in sweep.points]
+    decimals = 2 if max(costs) < LARGE_COST and any(cost % 1 for cost in costs) else 0
     across, down = (axis_label(axis, sweep.currency) for axis in sweep.axes)
     return GridPanel(
         title=f"Cost [{cost_unit(sweep.currency)}]; {across} across, {down} down",
         columns=tuple(precise(sweep.axes[0].value_in(x, sweep.currency)) for x in columns),
         rows=tuple(precise(sweep.axes[1].value_in(y, sweep.currency)) for y in rows),
-        cells=tuple(tuple(_cell(by_values[x, y], sweep.currency) for x in columns) for y in rows),
+        cells=tuple(tuple(_cell(by_values[x, y], sweep.currency, decimals) for x in columns) for y in rows),
         groups=type_names,
     )
 
 
-def _cell(point: SweepPoint, currency: str | None) -> Cell:
+def _cell(point: SweepPoint, currency: str | None, decimals: int) -> Cell:
     shares = [item.share for item in point.served if item.share is not None]
     least = min(shares, default=1.0)
     binds = [item for item in point.binds if item.limit == CARDS]
     worst = max(binds, key=lambda item: (item.unserved, item.dearer, item.item), default=None)
-    cost = quantity(in_cost_unit(point.total_cost_cents_per_h, currency))
+    cost = f"{in_cost_unit(point.total_cost_cents_per_h, currency):,.{decimals}f}"
     return Cell(
         text=cost if least == 1 else f"{cost}\n{share_text(least)}",
         group="" if worst is None else worst.item,
@@ -129,9 +134,10 @@ def _days_panel(sweep: Sweep, days: SampledDays) -> CurvePanel:
         for name, mine in costs.items()
         if name != "one fleet" or any(cost is not None for cost in mine)
     }
-    axis = XAxis("days [%]", [100 * item.days_share for item in days.fleets])
+    axis = XAxis("days [%]", [round(100 * item.days_share, 6) for item in days.fleets])
     title, unit = "Cost of one fleet that is safe on a share of days", cost_unit(sweep.currency)
-    return axis.panel(title, f"cost [{unit}]", shown)
+    curves = [axis.curve(name, cost, "steps") for name, cost in shown.items()]
+    return axis.panel(title, f"cost [{unit}]", curves, ticks=tuple(axis.x))
 
 
 def _percent(share: float | None) -> float | None:
