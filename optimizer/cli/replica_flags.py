@@ -163,9 +163,18 @@ def _add(parser: argparse._ActionsContainer, fields: Mapping[str, _Field]) -> No
 
 def refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> None:
     """Reject flags that describe a replica if ``--batch`` is given, because the lines of its file do that."""
+    _refuse(arguments, own, "--batch: reads all values from its lines")
+
+
+def refuse_beside_document(arguments: argparse.Namespace, own: Iterable[str]) -> None:
+    """Reject flags that describe a replica if a system is given, because its document does that."""
+    _refuse(arguments, own, "PATH: the document has all values but --rate")
+
+
+def _refuse(arguments: argparse.Namespace, own: Iterable[str], why: str) -> None:
     given = given_values(arguments, (*_TOKEN_FLAGS, *_OWN_BATCH_SERVER, *own))
     if given:
-        raise SpecError(f"--batch: reads all values from its lines; remove {_written(next(iter(given)))}")
+        raise SpecError(f"{why}; remove {_written(next(iter(given)))}")
 
 
 def replica_of(arguments: argparse.Namespace) -> tuple[Replica, EstimatedReplica | None]:

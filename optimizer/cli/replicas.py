@@ -16,10 +16,11 @@ from optimizer.cli.replica_flags import (
     batch_server_of,
     batch_server_to_size,
     refuse_beside_batch,
+    refuse_beside_document,
     replica_of,
     targets_of,
 )
-from optimizer.cli.solving import announced
+from optimizer.cli.solving import announced, announced_for
 from optimizer.compat.queue_service import read_problems
 from optimizer.compat.row_types import kind_of_row
 from optimizer.documents import Document
@@ -32,10 +33,13 @@ from optimizer.kinds.rows import Row, UnstableReplica
 from optimizer.kinds.simulated import simulate_replica
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
+from optimizer.render.current_sections import current_sections
 from optimizer.render.replica_sections import performance_sections, sizing_sections
 from optimizer.schema.files import lines_of, read_text
 from optimizer.simulation.replicas import MAX_REQUESTS, Effort
 from optimizer.simulation.summary import MIN_REQUESTS
+from optimizer.spec.system import load_system
+from optimizer.studies.current import current_service, with_rate
 from optimizer.units import REQUESTS_PER_SECOND
 
 
@@ -53,6 +57,10 @@ class AnalyzeFlags(Request):
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", metavar="PATH", nargs="?",
+        help="a system: analyse every server at its current allocation (currentAlloc), with its targets",
+    )  # fmt: skip
     add_request(parser, AnalyzeFlags, fields=("rate",))
     add_flags(parser, "performance", "simulated")
     add_request(parser.add_argument_group("simulation"), AnalyzeFlags, skipped=("rate",))
@@ -70,6 +78,9 @@ def _effort(arguments: argparse.Namespace) -> Effort | None:
 
 def _analyze(arguments: argparse.Namespace) -> int | None:
     effort = _effort(arguments)
+    if arguments.path is not None:
+        _analyze_document(arguments)
+        return None
     if arguments.batch is not None:
         refuse_beside_batch(arguments, ["rate"])
         return _answer_lines(arguments.batch, lambda row: row.analyze(), effort)
@@ -99,6 +110,19 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
             "the latencies are those of the others"
         )
     return None
+
+
+def _analyze_document(arguments: argparse.Namespace) -> None:
+    """Show the performance of every server of a document at its current allocation."""
+    refuse_beside_document(arguments, ["batch", "simulate", "requests", "seed"])
+    system = load_system(arguments.path)
+    if arguments.rate is not None:
+        system = with_rate(system, arguments.rate)
+    with announced_for(system):
+        current = current_service(system)
+    show_answer(
+        arguments, lambda: current.model_dump(mode="json", by_alias=True), lambda: current_sections(current)
+    )
 
 
 def _analyzed(row: BatchRow) -> BatchAnswer:

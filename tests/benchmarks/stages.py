@@ -104,8 +104,9 @@ def main() -> None:
     parser.add_argument("--tightness", type=float, default=1.0, help="1: cards as needed, 2: half of that")
     parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
     given = parser.parse_args()
-    for size in given.size or [(15, 6), (30, 20), (100, 20)]:
-        found = measure(FleetSize(*size, given.tightness, given.mixed), given.repeats)
+    for servers, accelerators in given.size or [(15, 6), (30, 20), (100, 20)]:
+        fleet = FleetSize(servers, accelerators, given.tightness, given.mixed)
+        found = measure(fleet, given.repeats)
         stages = ", ".join(f"{name} {time:,.1f}" for name, time in found.stages_ms.items())
         print(f"{found.servers} x {found.accelerators}, {found.columns:,} columns: {stages} [ms]")
         text = f"{found.complete} of {found.repeats} complete, {found.proved} proved"

@@ -66,10 +66,7 @@ STUDIES: dict[str, Question] = {
 }
 """What solves or simulates many times."""
 _OF_PLANS = ("load", "assignment", "types", "servers", "targets")
-_OF_SERVERS = (
-    "occupancy", "batch", "latency", "timing", "distribution", "percentiles", "window", "rejection", "cost",
-    "pareto",
-)  # fmt: skip
+_OF_SERVERS = "batch", "latency", "distribution", "cost"
 PLOTS: dict[str, Question] = {
     **{f"plot {kind}": Command(f"plot {kind} fleet.json --json") for kind in _OF_PLANS},
     **{f"plot {kind}": Command(f"plot {kind} fleet.json --json --server {{server}}") for kind in _OF_SERVERS},
