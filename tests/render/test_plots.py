@@ -79,7 +79,7 @@ def figures(large: System) -> dict[str, Figure]:
         "crowded": make_figure(vary_loads(crowded, rng), "plan", before=crowded),
         "wide": make_figure(wide(), "plan"),
         "large-numbers": LARGE_NUMBERS,
-        "wide-latency": make_figure(wide(), "latency", server="M" * 60 + "0"),
+        "wide-cost": make_figure(wide(), "cost", server="M" * 60 + "0"),
     }
 
 
@@ -151,7 +151,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
 
 
 @pytest.mark.parametrize(
-    "kind", mostly_slow([*SHOWN, *LARGEST, "mixed", "wide", "wide-latency", "large-numbers"], 10)
+    "kind", mostly_slow([*SHOWN, *LARGEST, "mixed", "wide", "wide-cost", "large-numbers"], 10)
 )
 def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, drawn: Drawn) -> None:
     canvas = drawn(kind)

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    Locator,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from optimizer.quantities import precise
 from optimizer.render.colours import COLOURS, shade
@@ -151,6 +159,7 @@ def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
     places = locator.tick_values(least, most)
     if sum(least / margin <= place <= most * margin for place in places) < MIN_NUMBERS:
         locator = MaxNLocator(MAX_NUMBERS)
+        axis.set_minor_locator(NullLocator())
     axis.set_major_locator(locator)
     axis.set_minor_formatter(NullFormatter())
 

@@ -60,6 +60,8 @@ def draw_grid(page: Page, panel: GridPanel, top: float, colours: Mapping[str, st
         middle = top + begin + height / 2
         page.text(EDGE_MM, middle, names[name], va="center", fontweight="bold")
         for c, cell in enumerate(panel.cells[r]):
+            if not (cell.text or panel.columns[c]):
+                continue  # a list of fields can end early
             colour = colours.get(cell.group)
             shade = _tint(LIGHT, NO_TINT) if colour is None else _tint(colour, TINT)
             corner = (left + width * c, begin)

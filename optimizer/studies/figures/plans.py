@@ -124,21 +124,46 @@ def _grids(
         {stream.server.service_class for stream in system.streams.values()},
         key=lambda name: (system.service_classes[name].priority, name),
     )
-    parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
     keys = {stream.key for stream in system.streams.values()}
-    panels = []
-    for part in parts:
-        models = sorted({model for model, name in keys if name in part})[:MAX_ROWS]
-        panels.append(
-            GridPanel(
-                title=title if part is parts[0] else f"{title}, continued",
-                columns=tuple(part),
-                rows=tuple(models),
-                cells=tuple(tuple(cell((model, name)) for name in part) for model in models),
-                groups=groups,
-            )
+    models = sorted({model for model, _ in keys})[:MAX_ROWS]
+    if 2 * len(keys) < len(models) * len(classes):
+        return (_list(title, [(m, [c for c in classes if (m, c) in keys]) for m in models], cell, groups),)
+    parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
+    return tuple(
+        GridPanel(
+            title=title if part is parts[0] else f"{title}, continued",
+            columns=tuple(part),
+            rows=tuple(models),
+            cells=tuple(tuple(cell((model, name)) for name in part) for model in models),
+            groups=groups,
         )
-    return tuple(panels)
+        for part in parts
+    )
+
+
+def _list(
+    title: str,
+    models: Sequence[tuple[str, Sequence[str]]],
+    cell: Callable[[tuple[str, str]], Cell],
+    groups: tuple[str, ...],
+) -> GridPanel:
+    """Return a grid in which the fields of a model are side by side, each with the name of its class.
+
+    Args:
+        title: title of the panel.
+        models: each model with its classes.
+        cell: function that returns the field of a model and class.
+        groups: all groups of fields.
+    """
+    width = min(max(len(classes) for _, classes in models), CLASSES_BESIDE)
+    names, rows = list[str](), list[tuple[Cell, ...]]()
+    for model, classes in models:
+        for i in range(0, len(classes), width):
+            fields = [(name, cell((model, name))) for name in classes[i : i + width]]
+            named = [one.model_copy(update={"text": f"{name}\n{one.text}"}) for name, one in fields]
+            names.append(model)
+            rows.append((*named, *[Cell(text="")] * (width - len(named))))
+    return GridPanel(title=title, columns=("",) * width, rows=tuple(names), cells=tuple(rows), groups=groups)
 
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
