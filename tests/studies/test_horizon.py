@@ -268,8 +268,10 @@ def test_the_figure_shows_every_hour() -> None:
     assert [panel.title for panel in figure.panels][:2] == ["Load", "Cards in use"]
     cards = figure.panels[1]
     assert cards.kind == "curves"
-    assert [item.y for item in cards.series] == [(1, 1, 4, 4), (0, 0, 3, 3), (1, 1, 1, 1)]
-    assert [item.name for item in cards.series] == ["in use", "rented", "reserved"]
+    assert [item.y for item in cards.series] == [(1, 1, 1, 1), (1, 1, 4, 4)]
+    assert cards.series[1].base == cards.series[0].y  # rented cards are above the reserved ones
+    assert [item.name for item in cards.series] == ["reserved and in use", "rented"]
+    assert [(item.name, item.value) for item in cards.guides] == [("reserved", 1)]
 
 
 def test_an_external_service_uses_no_accelerators() -> None:
