@@ -3,7 +3,7 @@
 from optimizer.quantities import counted, precise, quantity, significant
 from optimizer.queueing.measures import metric_of
 from optimizer.section import RPM, Column, FormattedValue, Paragraph, Section, name, table, words
-from optimizer.studies.current import CurrentService, RunningPool
+from optimizer.studies.current import CurrentPoolFigures, CurrentService
 
 
 def current_sections(current: CurrentService) -> list[Section]:
@@ -29,7 +29,7 @@ def current_sections(current: CurrentService) -> list[Section]:
     return [Section(text=[Paragraph(f"{text}.", style)]), table("Pools", columns, current.pools, "pools")]
 
 
-def _tightest(pool: RunningPool) -> FormattedValue | None:
+def _tightest(pool: CurrentPoolFigures) -> FormattedValue | None:
     """Return the target that is nearest to its limit, with value, limit and share."""
     figure = max(pool.targets, key=lambda one: one.value / one.limit, default=None)
     if figure is None:

@@ -26,7 +26,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-class RunningPool(Document):
+class CurrentPoolFigures(Document):
     """A pool that runs, at its share of the load; of a shared queue one row for each server."""
 
     server: str
@@ -63,7 +63,7 @@ class CurrentService(Document):
 
     holds: bool
     """Whether every pool holds all targets at its load."""
-    pools: tuple[RunningPool, ...] = Field(strict=False)
+    pools: tuple[CurrentPoolFigures, ...] = Field(strict=False)
     """Pools of each server, in the order of the servers."""
 
 
@@ -88,12 +88,14 @@ def current_service(system: System) -> CurrentService:
     return CurrentService(holds=all(row.holds for row in rows), pools=rows)
 
 
-def _rows(system: System, arrays: SystemArrays, name: str) -> Iterator[RunningPool]:
+def _rows(system: System, arrays: SystemArrays, name: str) -> Iterator[CurrentPoolFigures]:
     """Yield the rows of a server: those of its pools, or one that states why there are none."""
     pools = [pool for pool in system.servers[name].current.stated_pools if pool.num_replicas]
     load_rps = float(arrays.servers.load_rps[arrays.server_names.index(name)])
     if not pools and load_rps:
-        yield RunningPool(server=name, accelerator="", num_replicas=0, problem="nothing runs for its load")
+        yield CurrentPoolFigures(
+            server=name, accelerator="", num_replicas=0, problem="nothing runs for its load"
+        )
     known = [pool for pool in pools if _problem(system, name, pool) is None]
     for pool in pools:
         if pool not in known:
@@ -106,7 +108,7 @@ def _rows(system: System, arrays: SystemArrays, name: str) -> Iterator[RunningPo
     weights = np.where(largest > 0, largest, stable) * counts
     rates = load_rps * weights / weights.sum() / counts
     for i, pool in enumerate(known):
-        row = RunningPool(
+        row = CurrentPoolFigures(
             server=name,
             accelerator=pool.accelerator,
             num_replicas=pool.num_replicas,
@@ -137,8 +139,8 @@ def _problem(system: System, name: str, pool: CurrentPool) -> str | None:
     return None if known else f"no token times on {pool.accelerator}"
 
 
-def _without(name: str, pool: CurrentPool, problem: str | None) -> RunningPool:
-    return RunningPool(
+def _without(name: str, pool: CurrentPool, problem: str | None) -> CurrentPoolFigures:
+    return CurrentPoolFigures(
         server=name, accelerator=pool.accelerator, num_replicas=pool.num_replicas, problem=problem
     )
 
@@ -154,8 +156,8 @@ def _pairs(arrays: SystemArrays, name: str, pools: list[CurrentPool]) -> Pairs:
 
 
 def _measured(
-    arrays: SystemArrays, pair: Pairs, rate_rps: FloatArray, row: RunningPool
-) -> Iterator[RunningPool]:
+    arrays: SystemArrays, pair: Pairs, rate_rps: FloatArray, row: CurrentPoolFigures
+) -> Iterator[CurrentPoolFigures]:
     """Yield the row of a pool with its metrics, or the rows of the servers that share its queue."""
     measures, targets = arrays.servers.targets.measures, arrays.servers.targets.take(pair.server)
     if arrays.servers.is_queue[pair.server[0]]:

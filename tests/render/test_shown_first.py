@@ -27,7 +27,7 @@ def test_an_empty_figure_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "x.svg"
     words = ["plot", "nodes", str(specs / "queue-servers"), "-o", str(path)]
     assert main(words) == 2
-    assert "Nothing to show" in capsys.readouterr().err
+    assert "the plan has no nodes" in capsys.readouterr().err
     assert not path.exists()
 
 

@@ -305,13 +305,17 @@ def summarised_pool(
         throughput_rps=_interval(summary.throughput_rps),
         loss=_interval(summary.loss),
         preemptions=summary.preemptions,
-        batch=None if np.isnan(summary.batch) else summary.batch,
+        batch=_known(summary.batch),
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
         finishes_h=finishes_h,
         shapes=tuple(_shapes(runs, run, summary)),
         targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def open_load_of(run: PoolRun) -> OpenLoad:

@@ -82,7 +82,8 @@ class QueuedJob:
     """End of the current lease [s, monotonic clock]."""
     worker: str = ""
     result: Any = None
-    batch: Batch | None = None
+    of_batch: Batch | None = None
+    """Batch to which the job belongs; None if it was submitted alone."""
     history: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
@@ -182,7 +183,7 @@ class JobQueue(RouterStep):
 
     def _add(self, name: str, given: Any, body: Mapping[str, Any], batch: Batch | None = None) -> QueuedJob:
         most = int(number_of(body, "max_attempts", MAX_ATTEMPTS, 1, 1000))
-        self._jobs[name] = job = QueuedJob(name, given, most, batch=batch)
+        self._jobs[name] = job = QueuedJob(name, given, most, of_batch=batch)
         self._waiting.append(job)
         return job
 
@@ -206,7 +207,7 @@ class JobQueue(RouterStep):
         if batch.status != "in_progress":
             return
         batch.status, batch.spent_s = status, round((time.monotonic() - batch.began_s) * self._speed, 3)
-        self._waiting = deque(job for job in self._waiting if job.batch is not batch)
+        self._waiting = deque(job for job in self._waiting if job.of_batch is not batch)
         if batch.callback is not None:
             task = asyncio.create_task(self._call_back(batch, batch.callback))
             self.callbacks.add(task)
@@ -227,11 +228,11 @@ class JobQueue(RouterStep):
 
     def _count_ended(self, job: QueuedJob) -> None:
         """Count a job that is complete or dead in its batch, which ends with its last job."""
-        if job.batch is not None:
-            job.batch.completed += job.state == "complete"
-            job.batch.failed += job.state == "dead"
-            if job.batch.completed + job.batch.failed == job.batch.total:
-                self._end(job.batch, "completed")
+        if job.of_batch is not None:
+            job.of_batch.completed += job.state == "complete"
+            job.of_batch.failed += job.state == "dead"
+            if job.of_batch.completed + job.of_batch.failed == job.of_batch.total:
+                self._end(job.of_batch, "completed")
 
     def _lease(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Lease the oldest waiting jobs to a worker, and return them."""
@@ -274,7 +275,7 @@ class JobQueue(RouterStep):
         """Let a job wait again, in front of the other jobs, or set it aside after its last attempt."""
         job.history.append(f"attempt {job.attempts}: {reason}")
         job.lease = ""
-        is_over = job.batch is not None and job.batch.status != "in_progress"
+        is_over = job.of_batch is not None and job.of_batch.status != "in_progress"
         if is_over or job.attempts >= job.most:
             job.state = "dead"
             self._count_ended(job)
