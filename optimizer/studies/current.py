@@ -39,15 +39,15 @@ class CurrentPoolFigures(Document):
     """Reason why there are no metrics; absent if there are."""
     max_batch: int | None = Field(None, alias="maxBatch", exclude_if=is_none)
     """Batch limit of a replica [requests]."""
-    rate_rpm: float | None = Field(None, alias="arrivalRate", exclude_if=is_none)
+    rate_rpm: float | None = Field(None, alias="arrivalRateRpm", exclude_if=is_none)
     """Load of the pool [requests/min]."""
-    max_rate_rpm: float | None = Field(None, alias="maxArrivalRate", exclude_if=is_none)
+    max_rate_rpm: float | None = Field(None, alias="maxArrivalRateRpm", exclude_if=is_none)
     """Largest load of the pool within all targets [requests/min]; absent if no load is."""
-    itl_ms: float | None = Field(None, alias="itlAverage", exclude_if=is_none)
+    itl_ms: float | None = Field(None, alias="itlMs", exclude_if=is_none)
     """Mean inter-token latency [ms]."""
-    ttft_ms: float | None = Field(None, alias="ttftAverage", exclude_if=is_none)
+    ttft_ms: float | None = Field(None, alias="ttftMs", exclude_if=is_none)
     """Mean time to first token, or latency of a batch server [ms]."""
-    wait_ms: float | None = Field(None, alias="waitAverage", exclude_if=is_none)
+    wait_ms: float | None = Field(None, alias="waitMs", exclude_if=is_none)
     """Mean queueing time [ms]."""
     targets: tuple[TargetFigure, ...] = Field((), strict=False)
     """Every target with its value."""
