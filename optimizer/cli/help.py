@@ -57,7 +57,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "work": ("work http://127.0.0.1:9000", "work http://127.0.0.1:9000 --once"),
     "analyze": (
         "analyze --model llama-3.1-8b --accelerator H100 --rate 2/s",
-        "analyze --batch replicas.jsonl",
+        "analyze fleet.yaml",
     ),
     "size": (
         "size --model llama-3.1-8b --accelerator H100 --target-itl 30ms",

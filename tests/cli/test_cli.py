@@ -309,7 +309,7 @@ def test_every_command_explains_every_flag(run: Run, name: str) -> None:
     "flag", ["--decode-base", "--iteration-base", "--rate", "--in-tokens", "--max-batch"]
 )
 def test_every_flag_of_a_replica_shows_its_unit(run: Run, flag: str) -> None:
-    line = next(line for line in run("analyze", "--help").out.splitlines() if line.strip().startswith(flag))
+    line = next(line for line in run("analyze", "--help").out.splitlines() if line.split()[:1] == [flag])
     assert re.search(r"\b(MS|TOKENS|REQUESTS|REQ/S)\b", line)
 
 
