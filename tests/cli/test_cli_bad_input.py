@@ -281,7 +281,7 @@ def test_standard_input_that_is_closed_is_refused() -> None:
         (["solve", "{good}", "-x"], "unknown flag -x; see 'inferplan solve --help'"),
         (["solve", "{good}", "unlimited"], "unexpected argument 'unlimited'; did you mean '--unlimited'?"),
         (["--versoin", "schema"], "unknown flag --versoin; did you mean '--version'?"),
-        (["plot", "ocupancy", "{good}"], "not 'ocupancy'; did you mean 'occupancy'?"),
+        (["plot", "distributon", "{good}"], "not 'distributon'; did you mean 'distribution'?"),
         (["solve", "{good}", "--estimates", "uper"], "one of upper, middle, lower, not 'uper'; did you mean"),
         (["solve", "{good}", "--table", "alocations"], "this output has no table 'alocations'; did you mean"),
         (["plan"], "plan"),
