@@ -3,7 +3,7 @@
 Arrivals and service are a fluid. Let λ be the arrival rate, μ the maximum throughput of a replica, S the
 start-up time, and B the backlog after S. If m replicas are added to d desired ones, the backlog falls by
 x = (d + m) μ - λ per second, and is served after B/x. The cost is m (S + B/x) replica-seconds, and κ for each
-of the λ B/x requests that arrive until then and are late (docs/loop.md, eq. 3-5).
+of the λ B/x requests that arrive until then and are late (docs/loop.md, eq. L3-L5).
 """
 
 from collections.abc import Sequence
@@ -123,7 +123,7 @@ class Queue:
         return self._for_own_queues(backlog, self.replicas_with_queue(now_s)) if self.is_long else 0
 
     def _for_common_queue(self, backlog: float) -> int:
-        """Return the number nearest to the least cost: x = √(B (κ λ μ - e) / S) (docs/loop.md, eq. 4)."""
+        """Return the number nearest to the least cost: x = √(B (κ λ μ - e) / S) (docs/loop.md, eq. L4)."""
         gain = self.late_price_s * self.rate_rps * self.capacity.most_rps - self.surplus_rps
         if gain <= 0:
             return 0
@@ -133,7 +133,7 @@ class Queue:
     def _for_own_queues(self, backlog: float, queued: int) -> int:
         """Return the number that takes all new requests, if this costs less than their delay.
 
-        New replicas cannot serve the queues of others (docs/loop.md, eq. 5).
+        New replicas cannot serve the queues of others (docs/loop.md, eq. L5).
         """
         missing = ceil(self.rate_rps / self.capacity.within_rps - ROUNDING) - (self.desired - queued)
         if missing <= 0 or not queued:

@@ -73,7 +73,7 @@ class Counts:
         """Number of requests that arrived.
 
         A gateway counts arrivals; otherwise they follow by conservation: first tokens + growth of the queue +
-        rejections (docs/loop.md, eq. 1). This is exact for the counted time, also in overload and drain.
+        rejections (docs/loop.md, eq. L1). This is exact for the counted time, also in overload and drain.
         """
         conserved = self.first_tokens + self.waiting_growth + self.rejected
         return max(0.0, conserved if self.arrived is None else self.arrived)

@@ -2,8 +2,8 @@
 
 Two comments, ``<!-- fields: NAME -->`` and ``<!-- end -->``, enclose the table of a document, and those of
 the documents in it without such comments. Run ``python tests/tools/reference_page.py`` to write the tables of
-documents that users write. The tables of documents that the program writes, and the help of commands at
-``<!-- help: NAME -->``, are on the site only (``site_pages.py``).
+systems. All other tables, and the help of commands at ``<!-- help: NAME -->``, are on the site only
+(``site_pages.py``).
 """
 
 import re
@@ -68,7 +68,7 @@ def generated(page: str) -> str:
     sections = "".join(map(_section, missing))
     page = page.replace(_NEXT, sections + _NEXT)
     tables = Tables(page)
-    inputs = {model.__name__ for model in tables.inputs}
+    inputs = {model.__name__ for model in reachable(SystemSpec)}
     return _FIELDS.sub(
         lambda found: (
             f"{found['name']} -->\n" + (f"\n{tables.of(found['name'])}" if found["name"] in inputs else "")
