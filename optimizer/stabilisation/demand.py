@@ -29,7 +29,7 @@ class ServerDemand:
     def rate_rps(self) -> float:
         """Rate for which plans are made [requests/s].
 
-        It is the largest of the rate, its line at the time `ahead_s`, and the forecast (eq. L2 of docs/loop.md).
+        The largest of the rate, its line at the time `ahead_s`, and the forecast (docs/loop.md, eq. L2).
         """
         now_rps = self.now.rate_rps
         line_rps = min(MAX_RATIO * now_rps, now_rps + self.now.slope_rps_per_s * self.ahead_s)
