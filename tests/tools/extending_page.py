@@ -2,7 +2,7 @@
 
 A comment before a fenced block names its content: ``<!-- FILE: NAME NAME -->`` shows these classes of a file,
 ``<!-- FILE: all -->`` the file, and ``<!-- FILE: NAME of TABLE -->`` the edits of a table, a constant of a
-test, as a diff.
+test, as a diff. The site also shows the files of ``<!-- FILE: whole -->``.
 """
 
 import ast
@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"(<!-- (\S+): ([\w ./]+) -->\n```\w+\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
+
+WHOLE = re.compile(r"<!-- (\S+): whole -->\n")
 
 
 def classes(text: str, names: list[str]) -> str:
@@ -58,6 +60,11 @@ def shown(source: str, part: str) -> str:
 def filled(page: str) -> str:
     """Return the page with every block as the tests have it today."""
     return BLOCK.sub(lambda block: block[1] + shown(block[2], block[3]) + block[5], page)
+
+
+def completed(page: str) -> str:
+    """Return the page as the site shows it: with the longer files, too."""
+    return WHOLE.sub(lambda found: f"```python\n{shown(found[1], 'all')}```\n", page)
 
 
 if __name__ == "__main__":

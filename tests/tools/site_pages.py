@@ -11,11 +11,12 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from reference_page import completed
+import extending_page
+import reference_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "build" / "docs"
-COMPLETED = {"reference.md": completed}
+COMPLETED = {"reference.md": reference_page.completed, "extending.md": extending_page.completed}
 """Pages with parts that only the site has, and what returns them with these parts."""
 
 
