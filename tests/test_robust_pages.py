@@ -34,8 +34,8 @@ def test_the_numbers_in_the_text() -> None:
     assert (needed, chat.num_replicas, search.num_replicas) == ([4, 5, 3, 3], 6, 4)
     all_there, three_of_four = 0.995**3, 0.995**4 + 4 * 0.995**3 * 0.005
     assert (f"{all_there:.1%}", f"{three_of_four:.3%}") == ("98.5%", "99.985%")
-    assert "99.985 % of" in PAGE
-    assert "98.5 % of the time" in PAGE
+    assert "99.985% of" in PAGE
+    assert "98.5% of the time" in PAGE
     (rented,) = plan.rented
     assert (rented.server, f"{rented.cost_cents_per_h:.2f}") == ("summaries", "72.58")
     without = solve(load_system(ROOT / "specs" / "robust.yaml").without_external())

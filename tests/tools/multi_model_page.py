@@ -100,7 +100,7 @@ def without_batches(given: Document) -> None:
 
 VARIANTS: dict[str, Callable[[Document], None]] = {
     "as specified": lambda _: None,
-    "without 99.9 % availability": without("availabilityTarget"),
+    "without 99.9% availability": without("availabilityTarget"),
     "without cards for updates": without("surge"),
     "one version of the chat": without("split"),
     "separate cards for the small models": without("sharedCard"),
@@ -136,7 +136,7 @@ def rates() -> list[str]:
 
 def cached() -> list[str]:
     rows = [f"| {size} | {gpus(size, 0)} | {gpus(size, 0.3)} | {gpus(size, 0.5)} |" for size in (5, 8, 16)]
-    return ["| largest batch | no cache | 30 % hits | 50 % hits |", "|---:|---:|---:|---:|", *rows]
+    return ["| largest batch | no cache | 30% hits | 50% hits |", "|---:|---:|---:|---:|", *rows]
 
 
 def costs() -> list[str]:

@@ -38,7 +38,7 @@ def limits_on_quality() -> list[str]:
         plan = solve(system.with_items(route))
         saving = 100 * (plan.routes["chat"].saving or 0.0)
         pools = f"{_pools(plan, 'chat-8b')} | {_pools(plan, 'chat-70b')}"
-        rows.append(f"| {limit:.0%} | {plan.total_cost_cents_per_h:,.0f} | {pools} | {saving:.1f} % |")
+        rows.append(f"| {limit:.0%} | {plan.total_cost_cents_per_h:,.0f} | {pools} | {saving:.1f}% |")
     return rows
 
 

@@ -93,7 +93,7 @@ def savings() -> Iterator[list[str]]:
             saving(simple, 0.1, 0.05, rerun=True),
             saving(simple, 0.1, 0.05, rerun=True, length=0.5),
         )
-        yield [f"{simple:.0%}".replace("%", " %"), *(f"{100 * each:.1f}" for each in found)]
+        yield [f"{simple:.0%}", *(f"{100 * each:.1f}" for each in found)]
 
 
 @cache
@@ -117,7 +117,7 @@ def routes() -> Iterator[list[str]]:
         use = plan.routes["us-assistant"]
         everything = f"{(use.all_large_cents_per_h or 0) / 100:.2f} USD/h"
         here = f"{on(plan)}, {use.cost_cents_per_h / 100:.2f} USD/h"
-        yield [str(rate), everything, here, f"{100 * (use.saving or 0):.1f} %"]
+        yield [str(rate), everything, here, f"{100 * (use.saving or 0):.1f}%"]
 
 
 def token_rows() -> Iterator[list[str]]:
