@@ -210,19 +210,6 @@ class Section:
         return text.getvalue()
 
 
-class Fact(NamedTuple):
-    """A number that summarises a plan, as a page shows it."""
-
-    name: str
-    value: str
-    number: float
-    """The value as a number."""
-    unit: str = ""
-    """Unit of the number."""
-    alert: bool = False
-    """Whether a page highlights the number."""
-
-
 def table(title: str, columns: Iterable[Column], items: Iterable[Any], name: str = "", **how: Any) -> Section:
     """Create a section with a table: one row for each item, whose cells the columns compute."""
     columns = tuple(columns)

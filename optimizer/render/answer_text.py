@@ -9,8 +9,6 @@ from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.shortage import Shortage, WayOut
 from optimizer.text import some_names
 
-CAUTIOUS = "cautious"
-"""Word for plans at the slow end of estimated token times (`upper`)."""
 TYPICAL = "typical"
 """Word for plans at the middle of estimated token times (`middle`)."""
 IF_TYPICAL = "if token times are in the middle of their estimates"

@@ -86,5 +86,5 @@ def test_a_driven_fleet_finds_the_prefixes(tmp_path: Path, run: Run) -> None:
             count[name] += int(value)
     assert count["queries"] == pytest.approx(200 * 400, rel=0.1)
     assert count["hits"] / count["queries"] == pytest.approx(0.75 * 320 / 400, abs=0.1)
-    rows = {row["metric"]: row for row in answer.json}
-    assert rows["TTFT"]["measured"] == pytest.approx(rows["TTFT"]["simulated"], rel=0.5)
+    ttft = answer.json["pools"][0]["ttft"]
+    assert ttft["mean"]["value"] == pytest.approx(ttft["predictedMean"], rel=0.5)

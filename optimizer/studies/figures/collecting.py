@@ -1,6 +1,6 @@
-"""Figures of a batch server at its load: replicas and latency by batching window and by batch limit.
+"""Figure of a batch server at its load: replicas and latency by batch limit.
 
-Nothing is sized. For each window or limit, the fewest replicas are searched whose share of the load meets the
+Nothing is sized. For each limit, the fewest replicas are searched whose share of the load meets the
 targets. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -74,18 +74,14 @@ def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
 
 
 def batch_limit_figure(placed: Placed) -> Figure:
-    """Return the figure of replicas and latency by batch limit."""
-    return placed.figure("Effect of the batch limit", _note(placed), batch_panels(placed))
-
-
-def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
-    """Return the panels of replicas and of latency by batch limit, at the given batching window."""
+    """Return the figure of replicas and latency by batch limit, at the given window (eq. 101-103)."""
     server, most = placed.batch_servers(), int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
-    ways = _ways(placed, rows)
     axis = placed.axis("batch limit [requests]", limits.astype(np.float64))
-    return _panels(placed, ways, axis, "batch limit", placed.batch_guide(), along=("x",))
+    return placed.figure(
+        "Effect of the batch limit", _note(placed), _panels(placed, _ways(placed, rows), axis)
+    )
 
 
 def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
@@ -127,35 +123,22 @@ def _meets(server: BulkQueues, rate_rps: float, limits: dict[TargetMeasure, floa
     return all(excess(*target) <= 0 for target in limits.items())
 
 
-def _panels(
-    placed: Placed,
-    ways: _BatchingSettings,
-    axis: XAxis,
-    named: str,
-    chosen: ReferenceLine,
-    along: tuple[Literal["x"], ...] = (),
-) -> tuple[CurvePanel, CurvePanel]:
-    """Return a panel with the replicas, and one with the latencies for these and for twice as many replicas.
-
-    Args:
-        placed: the server.
-        axis: the x axis.
-        named: name of the x axis in the titles.
-        chosen: line at the setting of the document.
-        along: axes that are logarithmic.
-    """
+def _panels(placed: Placed, ways: _BatchingSettings, axis: XAxis) -> tuple[CurvePanel, CurvePanel]:
+    """Return a panel of the replicas, and one of the latencies for these and for twice as many replicas."""
     if np.isnan(ways.replicas).all():
-        raise EmptyFigureError(f"{placed.title}: no number of replicas meets the targets at any {named}")
-    measures = latencies_shown(placed)
+        text = "no number of replicas meets the targets at any batch limit"
+        raise EmptyFigureError(f"{placed.title}: {text}")
+    measures, chosen = latencies_shown(placed), placed.batch_guide()
     known = ways.replicas[~np.isnan(ways.replicas)]
-    wide = known.max() > WIDE * known.min()
-    title, both = f"Replicas that meet the targets at the load, by {named}", (*along, "y") if wide else along
+    both: tuple[Literal["x", "y"], ...] = ("x", "y") if known.max() > WIDE * known.min() else ("x",)
+    title = "Replicas that meet the targets at the load, by batch limit"
     replicas = axis.panel(title, "replicas", {"": ways.replicas}, [chosen], logarithmic=both)
     runs, last = ways.long_runs(), measures[-1]
     curves = [axis.curve(measure.statistic, _latencies(runs, measure)) for measure in measures]
     curves.append(axis.curve(f"{last.statistic}, twice the replicas", _latencies(ways.long_runs(2), last)))
-    title, guides = f"Latency with the fewest replicas, by {named}", (chosen, *latency_levels(placed))
-    return replicas, axis.panel(title, "latency [ms]", curves, guides, logarithmic=along)
+    guides = chosen, *latency_levels(placed)
+    title = "Latency with the fewest replicas, by batch limit"
+    return replicas, axis.panel(title, "latency [ms]", curves, guides, logarithmic=("x",))
 
 
 def _latencies(runs: Sequence[SteadyState | None], measure: TargetMeasure) -> FloatArray:

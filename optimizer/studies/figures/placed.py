@@ -36,7 +36,6 @@ from optimizer.schema.messages import known_name
 from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, upright
-from optimizer.timing.law import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
 LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
@@ -113,14 +112,10 @@ class Placed:
         """Return an x axis whose curves have the colour of the accelerator's type."""
         return XAxis(label, x, self.type)
 
-    def law(self, rows: int) -> Law:
-        """Return the latency model of the pair, repeated for a number of rows."""
-        return law_of(self.arrays, self.pair.take(np.zeros(rows, np.int64)))
-
     @property
     def kind(self) -> Kind:
         """Kind of the replicas."""
-        return kind_of_law(type(self.law(1)))
+        return kind_of_law(type(law_of(self.arrays, self.pair)))
 
     def batch_servers(self) -> BulkQueues:
         """Return the queue model of one replica, which must be a batch server.
