@@ -122,6 +122,8 @@ def estimate(
             whole, half_width(np.array([_apply(figure, one[None, :])[0] for one in counted]))
         )
     length = len(counted[0]) // PARTS
+    if not length:  # of few measured requests
+        return IntervalEstimate(whole, np.nan)
     return IntervalEstimate(
         whole, half_width(_apply(figure, counted[0][: length * PARTS].reshape(PARTS, length)))
     )

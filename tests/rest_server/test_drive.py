@@ -13,6 +13,8 @@ from optimizer import load_system, solve
 from optimizer.fitting.readers.table import read_benchmark
 from optimizer.fitting.runs import Arrivals
 from optimizer.simulation.requests import Requests
+from optimizer.simulation.summary import summarise
+from rest_server.emulator.driver import MeasuredLoad, ServerLoad
 from rest_server.emulator.measured import Course
 
 DOCUMENT = FLEET.replace("arrivalRate: 0.1/s", "arrivalRate: 4/s")
@@ -59,6 +61,16 @@ def test_ramp_has_the_rates_that_are_asked(scale: float, ramp: float | None) -> 
     gaps_ms = np.diff(times_ms)
     assert 1 / gaps_ms[0] == pytest.approx(scale, rel=0.01)
     assert 1 / gaps_ms[-1] == pytest.approx(scale if ramp is None else ramp, rel=0.01)
+
+
+def test_few_requests_are_summarised_without_intervals() -> None:
+    times_ms = np.arange(12.0)
+    requests = Requests(np.full(12, 5), np.full(12, 3), times_ms)
+    load = ServerLoad("s", "m", streams=True, rate_rps=1.0, requests=requests)
+    done = MeasuredLoad(load, times_ms, times_ms + 2, times_ms + 6, np.full(12, 3.0), ({},) * 12)
+    found = summarise([done.run])
+    assert (found.ttft.mean.value, found.itl.mean.value, found.loss.value) == (2.0, 2.0, 0.0)
+    assert np.isnan(found.ttft.mean.half_width)
 
 
 @pytest.mark.slow
