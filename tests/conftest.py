@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 COUNTED = pytest.StashKey[bool]()
 """Whether a case counts the lines that it runs, if a run counts any."""
+HEAVY = {"candidates", "plan", "queueing", "simulation", "solvers", "stabilisation", "studies", "tests"}
+"""Folders whose further cases of a test are other numbers, not other ways through the program."""
 WHOLE_SUITE = 4000
 """Tests from which on a run is one of the whole suite, which needs all code that is compiled."""
 
@@ -76,9 +78,9 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all but a few cases of a test with the mark `few` to the slow run; count lines in one case alone.
+    """Leave all but a few cases of a test with the mark `few` to the slow run.
 
-    Python is half as fast where lines are counted, and the first case of each test covers enough.
+    Python is half as fast where lines are counted; in `HEAVY` folders only the first case of a test counts.
     """
     cases = defaultdict[tuple[str, int], list[pytest.Item]](list)
     for item in items:
@@ -93,7 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     counted = set[str]()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        item.stash[COUNTED] = test not in counted
+        item.stash[COUNTED] = test not in counted or item.path.parent.name not in HEAVY
         if not item.get_closest_marker("slow"):
             counted.add(test)
 

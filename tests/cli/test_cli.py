@@ -393,6 +393,7 @@ def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buf
         assert process.wait() in {0, 141}  # done, or ended as by the signal for a broken pipe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -214,6 +214,7 @@ def rubbish(tmp_path: Path) -> Iterator[Callable[[str, str, int], Path]]:
         path.unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 def test_rubbish_is_refused_at_once(rubbish: Callable[[str, str, int], Path]) -> None:
     paths = [
         rubbish("random bytes", ".yaml", 50 * MB),  # refused by its size alone, whatever is in it

@@ -196,6 +196,7 @@ def test_a_server_without_replicas_starts_by_its_document() -> None:
     assert workload(records[0])["replicas"] == 1
 
 
+@pytest.mark.slow
 def test_unreadable_workloads_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(replicas=3)
     loop.run(lambda _: 9, 150)
