@@ -121,7 +121,10 @@ class Place:
         return out + err
 
     def call(self, words: str) -> None:
-        self.status = main(shlex.split(words, comments=True)[1:])
+        """Call the program; a solve that takes seconds gets more of them, because the machine may be busy."""
+        given = shlex.split(words, comments=True)[1:]
+        patient = ["--time-limit", "300"] if given[0] == "solve" and "--mixed" in given else []
+        self.status = main([*given, *patient])
 
     def in_bash(self, command: str) -> str:
         run = subprocess.run(
@@ -174,15 +177,16 @@ def pages() -> Iterator[ParameterSet]:
 def test_the_commands_print_what_the_page_shows(
     page: str, *, every: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scenarios show the first lines; in the tutorial commands fail as well."""
+    """Scenarios show the first lines; a command that fails shows what it says."""
     if page == "growth.md":
         monkeypatch.setenv("COLUMNS", "100")
     place = Place(tmp_path, page)
     for command in commands(page):
         if not every and command.steps and command.steps[0].startswith(SLOW):
             continue
+        place.status = 0
         found = "".join(map(place.done, command.steps))
-        assert place.status == 0 or page == TUTORIAL, (command, found)
+        assert place.status == 0 or command.output, (command, found)
         shown = lines_of(command.output) + ([LEFT_OUT] if page in SCENARIOS else [])
         if command.output and not any("--timings" in step for step in command.steps):
             assert matches(shown, lines_of(found)), f"{command.steps}\n{found}"
