@@ -36,6 +36,7 @@ def test_the_demo_prints_what_its_out_file_holds(
     assert out == demo.with_suffix(".out").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_demo_is_a_program() -> None:
     demo = ROOT / "demos" / "unlimited.py"
     run = subprocess.run([sys.executable, str(demo)], capture_output=True, text=True, check=False)

@@ -227,7 +227,7 @@ def test_an_availability_near_one_is_counted_without_tolerance() -> None:
     assert solve(made).replica_counts["s"].availability == 20
 
 
-@pytest.mark.parametrize("seed", seeds(1, 299))
+@pytest.mark.parametrize("seed", seeds(0, 300))
 def test_random_systems_of_several_features_hold(seed: int) -> None:
     found = load_system(random_features(seed))
     plan = solve(found)

@@ -71,7 +71,7 @@ def test_time_per_token_is_not_that_of_chunks() -> None:
     assert found.throughput_rps == pytest.approx(1.24, rel=0.05)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["aiperf-*.json", "vllm.json"])
 def test_failed_requests_are_told(pattern: str) -> None:
     profile = fitted("07-failed-requests", pattern)

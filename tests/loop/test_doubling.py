@@ -56,7 +56,7 @@ def known(rate_rps: float) -> int:
     return sum(pool.num_replicas for pool in pools)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failing", "seed"), mostly_slow([(0.0, 0), *((0.05, seed) for seed in range(20))], 4)
 )

@@ -167,6 +167,7 @@ ROWS: list[Json] = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["analyze", "size"])
 def test_rows_of_any_kind_get_the_answers_of_the_command(
     service: TestClient, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

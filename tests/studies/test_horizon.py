@@ -170,7 +170,7 @@ def tiered_fleet(seed: int, hours: int, penalty: float) -> tuple[System, list[Lo
     return system, steps
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
 @pytest.mark.parametrize("seed", seeds(1, 5))
 def test_the_plan_is_never_worse_than_a_simple_policy(seed: int, penalty: float) -> None:
