@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from annotated_types import GroupedMetadata
 from pydantic import (
@@ -225,6 +225,8 @@ def _url(text: str) -> str:
 Url = Annotated[str, AfterValidator(_url)]
 """Address of a service."""
 Name = Annotated[str, Field(min_length=1, max_length=253)]
+EstimateEnd = Literal["upper", "middle", "lower"]
+"""End of the intervals of an estimate: `upper` has long times and little memory, `lower` the opposite."""
 Quantity = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 SignedQuantity = Annotated[float, Field(ge=-MAX_QUANTITY, le=MAX_QUANTITY)]
 Milliseconds = Annotated[float, In(MILLISECONDS)]
@@ -350,3 +352,44 @@ def _wire_names(model: type[BaseModel]) -> _WireNames:
     for name, field in model.model_fields.items():
         names.setdefault(name, field.alias or name)
     return _WireNames(frozenset(names.values()), names)
+
+
+OUTPUT_NAMES = {
+    "before": "from",
+    "after": "to",
+    "service_class": "class",
+    "cost": "costCents",
+    "total_cost": "totalCostCents",
+    "transition_cost": "transitionCostCents",
+    "cost_per_h": "costCentsPerH",
+    "cost_per_million": "costCentsPerMillionTokens",
+    "ttft": "ttftMs",
+    "itl": "itlMs",
+    "e2e": "e2eMs",
+}
+"""JSON keys of outputs that do not follow from the Python name, by that name."""
+
+
+def output_name(name: str) -> str:
+    """Return the JSON key of a field of an output: its Python name, unit included, in camel case."""
+    first, *others = name.split("_")
+    return OUTPUT_NAMES.get(name) or first + "".join(part.capitalize() for part in others)
+
+
+class Output(Document):
+    """Base of documents that only inferplan writes, such as plans.
+
+    A key ends in its unit (``costCentsPerH``, ``arrivalRateRpm``); counts and shares have none.
+    """
+
+    model_config = ConfigDict(alias_generator=output_name)
+
+
+def _without_noise(share: float) -> float:
+    return share if abs(share) >= SMALLEST_SHARE else 0.0
+
+
+SMALLEST_SHARE = 1e-9
+"""Shares below it are 0 in outputs: one request in a billion is within the errors of every model."""
+OutputShare = Annotated[float, AfterValidator(_without_noise)]
+"""A share in an output."""

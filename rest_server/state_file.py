@@ -108,6 +108,11 @@ def _check_header(path: Path, shown: str) -> None:
     if int.from_bytes(header[_APPLICATION_AT : _APPLICATION_AT + 4]) != APPLICATION_ID:
         raise SpecError(f"{shown}: a database of another program; left untouched; name another file")
     version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4])
+    if version < SCHEMA_VERSION:
+        raise SpecError(
+            f"{shown}: version {version} of state files, whose plans an older inferplan wrote; left untouched; "
+            "name a new file, put the fleet and plan again"
+        )
     if version > SCHEMA_VERSION:
         raise SpecError(
             f"{shown}: version {version} of state files, written by a newer inferplan; this one reads up to "

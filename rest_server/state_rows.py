@@ -21,8 +21,8 @@ _adapter = cache(TypeAdapter)
 """Cached converter of a type from and to JSON; creating one takes milliseconds."""
 APPLICATION_ID = 0x494E_4650
 """SQLite application id that marks a database as inferplan's state file (``INFP``)."""
-SCHEMA_VERSION = 1
-"""Version of the tables; files with later versions are not read."""
+SCHEMA_VERSION = 2
+"""Version of the tables and of the plans in them; files with other versions are not read."""
 TABLES = (
     """CREATE TABLE fleet (
         only INTEGER PRIMARY KEY CHECK (only = 0),

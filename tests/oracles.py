@@ -105,7 +105,7 @@ def read_case(system: System) -> Case:
     penalty = exact(spec["optimizer"]["transitionPenalty"])
     sized: dict[str, list[tuple[str, int, float]]] = {item["name"]: [] for item in spec["servers"]}
     for row in find_candidates(system).to_wire()["candidates"]:
-        replicas, rate = int(str(row["numReplicas"])), float(str(row["maxArrivalRatePerReplica"]))
+        replicas, rate = int(str(row["numReplicas"])), float(str(row["maxRateRpm"]))
         sized[str(row["server"])].append((str(row["accelerator"]), replicas, replicas * rate))
 
     def option(server: Json, acc: str, replicas: int, capacity_rpm: float) -> Option:
@@ -278,7 +278,7 @@ def check_plan(plan: Json, system: System) -> list[str]:
         cost += sum((_check_pool(spec, server, pool, used, claim) for pool in pools), Fraction(0))
         needed = load_rpm(spec, server) > 0 or server["minNumReplicas"] > 0
         claim(len(pools) == (needed and server["name"] not in unserved), f"{server['name']}: pools")
-    claim(_near(plan["totalCost"], cost), "totalCost")
+    claim(_near(plan["totalCostCentsPerH"], cost), "totalCostCentsPerH")
     _check_units(plan, spec, used, claim)
     _check_objectives(plan, system, claim)
     return problems
@@ -296,8 +296,8 @@ def _check_pool(spec: Json, server: Json, pool: Json, used: Counter[str], claim:
     load, now = load_rpm(spec, server), server["currentAlloc"]
     used[card["type"]] += replicas * perf["accCount"] * card["multiplicity"]
     cost = exact(card["cost"]) * int(perf["accCount"]) * int(replicas)
-    claim(_near(pool["cost"], cost), f"{name}: cost")
-    claim(_near(pool["arrivalRate"], load), f"{name}: arrivalRate")
+    claim(_near(pool["costCentsPerH"], cost), f"{name}: cost")
+    claim(_near(pool["arrivalRateRpm"], load), f"{name}: arrivalRateRpm")
     claim(replicas >= max(1, server["minNumReplicas"]), f"{name}: too few replicas")
     claim(replicas <= (server["maxNumReplicas"] or replicas), f"{name}: too many replicas")
     claim(acc in (server["accelerators"] or [acc]), f"{name}: accelerator not allowed")
@@ -305,13 +305,13 @@ def _check_pool(spec: Json, server: Json, pool: Json, used: Counter[str], claim:
         claim(acc == now["accelerator"], f"{name}: accelerator not kept")
     claim(pool["maxBatch"] == _batch(server, perf, idle=not load), f"{name}: maxBatch")
     if load:
-        claim(pool["arrivalRate"] <= pool["maxArrivalRate"] * (1 + 1e-6), f"{name}: overloaded")
+        claim(pool["arrivalRateRpm"] <= pool["maxArrivalRateRpm"] * (1 + 1e-6), f"{name}: overloaded")
         if perf["decodeParms"]:
             figures = linear_replica(server, perf, pool["maxBatch"], float(load) / 60 / replicas)
             for key, value in figures.items():
                 claim(_near(pool[key], value, 1e-5), f"{name}: {key}")
         target = find_target(spec, server)
-        for key, limit in (("itlAverage", target["slo-itl"]), ("ttftAverage", target["slo-ttft"])):
+        for key, limit in (("itlMs", target["slo-itl"]), ("ttftMs", target["slo-ttft"])):
             claim(not limit or pool[key] <= limit * (1 + 1e-5), f"{name}: {key} over the target")
     return cost
 
@@ -346,9 +346,9 @@ def linear_replica(server: Json, perf: Json, batch: int, rate_rps: float) -> dic
     effective = (in_service / throughput - base) / slope if slope else in_service
     effective = min(max(effective, 0.0), batch)
     return {
-        "itlAverage": decode["alpha"] + decode["beta"] * effective,
-        "waitAverage": waiting / throughput,
-        "ttftAverage": waiting / throughput + gamma + delta * prompt * effective,
+        "itlMs": decode["alpha"] + decode["beta"] * effective,
+        "waitMs": waiting / throughput,
+        "ttftMs": waiting / throughput + gamma + delta * prompt * effective,
         "utilization": in_service / batch,
         "loss": loss,
     }
@@ -386,4 +386,4 @@ def _check_objectives(plan: Json, system: System, claim: Any) -> None:
         value = levels[item["name"]]
         slack = RATE_UNIT_RPM * len(case.choices) if item["name"].endswith("rate") else 0.0
         claim(_near(item["value"], value) or abs(item["value"] - value) < slack, f"level {item['name']}")
-    claim(_near(plan["objective"], levels["value"]), "objective")
+    claim(_near(plan["costChangeWithPenaltyCentsPerH"], levels["value"]), "objective")

@@ -53,9 +53,9 @@ def test_twins_are_pools_with_a_role_that_cost_and_carry_nothing(answers: dict[s
     )
     assert {pool["role"] for pool in twins} == {"twin"}
     assert sum(pool["numReplicas"] for pool in twins) == own["numReplicas"]
-    assert {pool["arrivalRate"] for pool in twins} == {0.0}
+    assert {pool["arrivalRateRpm"] for pool in twins} == {0.0}
     pools = [pool for mine in plan["allocations"].values() for pool in mine]
-    assert plan["totalCost"] == pytest.approx(sum(pool["cost"] for pool in pools))
+    assert plan["totalCostCentsPerH"] == pytest.approx(sum(pool["costCentsPerH"] for pool in pools))
     used = {item["type"]: item["used"] for item in plan["capacity"]}
     assert sum(used.values()) == sum(pool["numReplicas"] for pool in pools)
 

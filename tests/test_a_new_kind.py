@@ -102,7 +102,7 @@ def test_streams_are_explained_and_compared(answers: dict[str, Any]) -> None:
     (server,) = (one for one in answers["explanation"]["servers"] if one["server"] == "calls")
     assert server["pools"][0]["binding"][0]["limit"] == "loss"
     assert {option["accelerator"] for option in server["options"]} == {"A", "B"}
-    assert server["runnerUp"]["pools"][0]["accelerator"] == "B"
+    assert server["nextBest"]["pools"][0]["accelerator"] == "B"
     assert answers["comparison"]["same"]
 
 

@@ -79,7 +79,7 @@ def test_a_cache_is_a_smaller_load_with_other_percentiles(seed: int) -> None:
         assert [item["server"] for item in shown.pop("caches", [])] == [
             name for name, item in system.servers.items() if item.cache_hit_rate
         ]
-        for key in ("allocations", "levels", "totalCost", "capacity", "complete"):
+        for key in ("allocations", "levels", "totalCostCentsPerH", "capacity", "complete"):
             assert shown[key] == expected[key], key
         assert [item["servedFraction"] for item in shown["unserved"]] == [
             item["servedFraction"] for item in expected["unserved"]
@@ -121,7 +121,7 @@ def test_a_goodput_share_is_shown_as_its_user_stated_it() -> None:
     plan = solve(system)
     assert verify(plan, system) == []
     (pool,) = plan.allocations["a"]
-    (figure,) = pool.targets
+    (figure,) = pool.other_targets
     assert figure.limit == pytest.approx(0.05)
     assert figure.text.endswith("% within (95 %)")
     (found,) = simulate_pools(system, plan, Effort(2_000, 1)).pools
@@ -184,7 +184,7 @@ def test_an_unserved_server_beside_a_queue_counts_its_misses() -> None:
 def test_percentiles_are_named_as_the_user_stated_them() -> None:
     system = cached(0.35, 600, percentile=50)
     plan = solve(system)
-    (figure,) = plan.allocations["a"][0].targets
+    (figure,) = plan.allocations["a"][0].other_targets
     assert figure.measure == "p50 of all requests' TTFT"
     assert figure.text.startswith("p50 of all requests' TTFT ")
     assert figure.text.endswith(" ms (150 ms)")

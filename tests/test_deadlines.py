@@ -160,9 +160,9 @@ def test_a_faster_pool_is_found() -> None:
     """A capacity that replicas do not have, with every figure that follows from it."""
     plan = json.loads(solve(offline(8)).to_json())
     pool, item = plan["allocations"]["night"][0], plan["deadlines"][0]
-    pool["maxArrivalRate"] *= 2
+    pool["maxArrivalRateRpm"] *= 2
     item["capacity"] *= 2
-    item["finishes"] /= 2
+    item["finishesH"] /= 2
     assert any("night" in line for line in verify(Plan.model_validate(plan), offline(8)))
 
 

@@ -207,8 +207,10 @@ def test_a_trace_is_the_load_of_a_server(tmp_path: Path, run: Run) -> None:
     assert pool.arrival_rate_rpm == 300
     assert [shape.name for shape in pool.shapes] == ["in-105", "in-9000"]
     comparison = json.loads(run("compare", path, *flags, "--json").out)
-    assert comparison["second"]["plan"]["totalCost"] == expected.total_cost_cents_per_h
-    assert comparison["first"]["plan"]["totalCost"] > comparison["second"]["plan"]["totalCost"]
+    assert comparison["second"]["plan"]["totalCostCentsPerH"] == expected.total_cost_cents_per_h
+    assert (
+        comparison["first"]["plan"]["totalCostCentsPerH"] > comparison["second"]["plan"]["totalCostCentsPerH"]
+    )
 
 
 def test_a_replica_is_sized_for_a_trace(tmp_path: Path, run: Run) -> None:

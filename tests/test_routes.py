@@ -237,7 +237,7 @@ def test_too_few_replicas_for_a_route_are_found() -> None:
     system, plan = sample()
     document = json.loads(plan.to_json())
     (pool,) = document["allocations"]["chat-8b"]
-    pool |= {"numReplicas": 4, "maxArrivalRate": pool["maxArrivalRate"] * 0.8}
+    pool |= {"numReplicas": 4, "maxArrivalRateRpm": pool["maxArrivalRateRpm"] * 0.8}
     found = verify(Plan.model_validate(document), system)
     assert any("chat-8b: carries at most 3,515.63 of 4,099.65 requests/min" in line for line in found), found
 

@@ -198,7 +198,7 @@ def test_the_service_has_one_target_for_a_queue() -> None:
         assert answer.status_code == 200, answer.text
         plan = answer.json()
         (pool,) = plan["allocations"]["q"]
-        assert {name: m["arrivalRate"] for name, m in plan["sharedQueues"]["q"]["members"].items()} == {
+        assert {name: m["arrivalRateRpm"] for name, m in plan["sharedQueues"]["q"]["members"].items()} == {
             "a": 600,
             "b": 900,
         }

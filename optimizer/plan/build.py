@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import optimizer
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
@@ -13,12 +14,12 @@ from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.replica_power import power_of_rows
 from optimizer.features.views import JointService, sections, with_placements_elsewhere
 from optimizer.plan.document import Plan, PlanLevel, Unserved
-from optimizer.plan.rows import figures_at_load, origin_of
+from optimizer.plan.rows import figures_at_load, origin_of, owner_of
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements
 from optimizer.schema.pools import Pool
 from optimizer.solvers.levels import reserves_held, served_in_full
-from optimizer.solvers.objectives import VALUE
+from optimizer.solvers.objectives import VALUE, unit_of_level
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.placed import needs_power
@@ -53,7 +54,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     unserved = [*_unserved(candidates, problem, replicas, placed, joint)]
     held = dict(zip(names, reserves_held(problem, replicas)[1].tolist(), strict=False))
     fields = sections(placed, joint, placed.members, unserved, held, candidates)
-    return Plan(**_proof_of(solution), **fields)
+    return Plan(
+        inferplan_version=optimizer.__version__,
+        document_hash=candidates.system.document_hash,
+        **_proof_of(solution),
+        **fields,
+    )
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:
@@ -65,7 +71,9 @@ def _proof_of(solution: Solution) -> dict[str, Any]:
         "objective": value.value,
         "bound": value.bound,
         "gap": value.gap,
-        "levels": tuple(map(PlanLevel.taken_from, solution.levels)),
+        "levels": tuple(
+            PlanLevel.taken_from(level, unit=unit_of_level(level.name)) for level in solution.levels
+        ),
     }
 
 
@@ -146,6 +154,7 @@ def _pools(
             max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
             role=role.get(int(chosen[i])),
             **mine,
+            **owner_of(candidates.system, name, accelerator, int(count[i])),
             **origin_of(candidates.system, name, accelerator, mine["utilization"] * batch),
         )
         pools[name] = (*pools.get(name, ()), pool)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from optimizer.arrays import grouped
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, OutputShare, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
 from optimizer.features.external.uses import Rented
@@ -22,7 +22,7 @@ from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
 from optimizer.features.versions.uses import SplitUse
 from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table, plan_section
-from optimizer.plan.tabular import PLACED, data_frame, placed_values
+from optimizer.plan.tabular import MEAN_LIMITS, data_frame, mean_limits, placed_values
 from optimizer.printed import Printed
 from optimizer.quantities import counted
 from optimizer.schema import AllocationData, CurrentPool, Load, Server
@@ -40,22 +40,26 @@ EXTERNAL = "external"
 """Name that changes show instead of an accelerator for a server that rents an external service."""
 
 
-class Unserved(Document):
+class Unserved(Output):
     """A server that is not fully served, with the reason."""
 
     server: str
     """Name of the server."""
+    service_class: str
+    """Service class of the server."""
+    model: str
+    """Model of the server."""
     priority: int
     """Priority of the server."""
     reason: str
     """Code of the reason, one of a closed set."""
     detail: str
     """Explanation of the reason, with numbers."""
-    served_fraction: float = Field(0.0, alias="servedFraction")
+    served_fraction: OutputShare = 0.0
     """Fraction of the server's load that is served."""
 
 
-class PlanWarning(Document):
+class PlanWarning(Output):
     """A warning about the system of a plan: the plan is valid, but probably not what was meant."""
 
     path: str
@@ -69,14 +73,14 @@ class PlanWarning(Document):
         return f"{self.path}: {self.message}"
 
 
-class Warned(Document):
+class Warned(Output):
     """A result about a system, with the warnings about it."""
 
     warnings: tuple[PlanWarning, ...] = Field((), exclude_if=not_, strict=False)
     """Warnings about the system, which are those of `inferplan check`. Absent if there are none."""
 
 
-class CapacityUse(Document):
+class CapacityUse(Output):
     """Use of the cards of one accelerator type."""
 
     type: str
@@ -87,24 +91,26 @@ class CapacityUse(Document):
     """Number of cards that the plan uses."""
 
 
-class LimitUse(Document):
+class LimitUse(Output):
     """Use of a limit other than cards."""
 
     limit: str
-    """Name of the limit, such as `budget` [cents/h], `power` [W] or `roll-out` [cards]."""
+    """Name of the limit, such as `budget`, `power` or `roll-out`."""
     item: str
     """Name of the limited item, such as the accelerator type."""
+    unit: str
+    """Unit of the amounts: `cents/h`, `W` or `card`."""
     amount: float
     """Available amount."""
     used: float
     """Amount that the plan uses."""
-    used_at_load: float | None = Field(None, alias="usedAtLoad", exclude_if=is_none)
+    used_at_load: float | None = Field(None, exclude_if=is_none)
     """Amount used at the load; absent for limits that do not depend on the load. Power is limited at the
     maximum rate of each replica, and is lower at the load.
     """
 
 
-class TierUse(Document):
+class TierUse(Output):
     """Cost of an accelerator with price tiers, or of a card type that has a price for additional cards."""
 
     accelerator: str | None = Field(None, exclude_if=is_none)
@@ -113,9 +119,9 @@ class TierUse(Document):
     """Name of the accelerator type; absent if the entry is about an accelerator."""
     used: int
     """Number of accelerators, or of cards of the type, that the plan uses."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the used accelerators or cards, including unused commitments [cents/h]."""
-    difference_cents_per_h: float = Field(alias="difference")
+    difference_cents_per_h: float
     """Cost minus the cost at list prices, which the pools state [cents/h]."""
 
     @property
@@ -124,13 +130,13 @@ class TierUse(Document):
         return self.accelerator or f"cards of {self.type}"
 
 
-class PlanCost(Document):
+class PlanCost(Output):
     """A cost of a plan beyond the list prices of its pools and shared cards."""
 
     name: str
     """Accelerator or cards with other prices than the list price, node type, or server with a rented service.
     """
-    amount_cents_per_h: float = Field(alias="amount")
+    amount_cents_per_h: float
     """Amount [cents/h]: the cost at tier prices minus that at list prices, or the cost of the nodes or of the
     service.
     """
@@ -147,26 +153,28 @@ class Kept(Placement):
     """
 
 
-class Change(Document):
+class Change(Output):
     """A server whose accelerator or replicas differ from the current ones."""
 
     server: str
     """Name of the server."""
-    before: tuple[Placement, ...] = Field(alias="from", strict=False)
+    before: tuple[Placement, ...] = Field(strict=False)
     """Current placement; empty if the server is not running."""
-    after: tuple[Placement, ...] = Field(alias="to", strict=False)
+    after: tuple[Placement, ...] = Field(strict=False)
     """Planned placement; empty if the server stops."""
-    cost_change_cents_per_h: float = Field(alias="costChange")
+    cost_change_cents_per_h: float
     """Planned cost minus current cost of the server [cents/h]."""
 
 
-class PlanLevel(Document):
+class PlanLevel(Output):
     """Result of one lexicographic objective."""
 
     name: str
     """Name of the quantity that is minimised."""
+    unit: str
+    """Unit of value and bound: `requests/min`, `servers` or `cents/h`."""
     value: float
-    """Value that the plan reaches [requests/min, servers or cents/h, depending on the name]."""
+    """Value that the plan reaches."""
     bound: float | None = None
     """Lower bound, given the values of the previous levels; null if unproved."""
     gap: float | None = None
@@ -176,6 +184,10 @@ class PlanLevel(Document):
 class Plan(Printed, Warned):
     """A plan for all servers; every server of the system is in `allocations` or in `unserved`."""
 
+    inferplan_version: str
+    """Version of inferplan that made the plan."""
+    document_hash: str
+    """SHA-256 of the planned document with its options, in normalised form: equal for equal inputs."""
     status: Literal["optimal", "feasible", "heuristic"]
     """`optimal`: proved within the allowed gap; `feasible`: the solver stopped early; `heuristic`: without
     proof.
@@ -184,23 +196,27 @@ class Plan(Printed, Warned):
     """Solver that found the plan."""
     complete: bool
     """Whether every server is fully served."""
-    objective: float
-    """Transition cost of the plan [cents/h]."""
-    bound: float | None = None
-    """Proved lower bound of the transition cost [cents/h]."""
+    total_cost_cents_per_h: float
+    """Cost of all allocations, with tier prices and rentals [cents/h]."""
+    currency: str | None = Field(None, exclude_if=is_none)
+    """Currency of the system's prices; a cent is a hundredth of it, so that 12,920 `CentsPerH` are 129.20 USD/h.
+    Absent if prices state none.
+    """
+    objective: float = Field(alias="costChangeWithPenaltyCentsPerH")
+    """Objective, the transition value [cents/h]: the total cost minus the current cost, plus the transition
+    penalty of servers that start or move. The penalty keeps plans steady and is not paid.
+    """
+    bound: float | None = Field(None, alias="boundCentsPerH")
+    """Proved lower bound of the objective [cents/h]; null if unproved."""
     gap: float | None = None
     """Relative gap between objective and bound; null without a bound."""
     levels: tuple[PlanLevel, ...] = Field(strict=False)
     """Results of the lexicographic objectives, in order."""
-    total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost of all allocations, with tier prices and rentals [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server or shared queue; an empty list if the server needs no replicas, or if no member of the
     queue is served.
     """
-    shared_queues: dict[str, SharedQueueUse] = Field(
-        default_factory=dict, alias="sharedQueues", exclude_if=not_
-    )
+    shared_queues: dict[str, SharedQueueUse] = Field(default_factory=dict, exclude_if=not_)
     """Shared queues with their servers, by queue; absent if there are none."""
     routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=not_)
     """Routes with their divisions, by name; absent if there are none."""
@@ -210,11 +226,11 @@ class Plan(Printed, Warned):
     """Use of the cards of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=not_, strict=False)
     """Use of limits other than cards; absent if there are none."""
-    shared_cards: tuple[SharedCardUse, ...] = Field((), alias="sharedCards", exclude_if=not_, strict=False)
+    shared_cards: tuple[SharedCardUse, ...] = Field((), exclude_if=not_, strict=False)
     """Groups of cards that servers share; these servers have no pools. Absent if there are none."""
     rented: tuple[Rented, ...] = Field((), exclude_if=not_, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent if there are none."""
-    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=not_, strict=False)
+    not_rented: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers whose external services the plan ignores, because the REST service with a running fleet cannot
     use them. Absent if there are none.
     """
@@ -222,7 +238,7 @@ class Plan(Printed, Warned):
     """Reserves of all servers that require one, even if they are not served; absent if none does."""
     rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
     """Extra replicas and cards during roll-outs, by server; absent if there are none."""
-    replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
+    replica_counts: dict[str, ReplicaPurposes] = Field({}, exclude_if=not_)
     """Replicas by purpose, for each served server with an availability target or a roll-out; absent if there
     are none.
     """
@@ -234,26 +250,21 @@ class Plan(Printed, Warned):
     """
     versions: dict[str, SplitUse] = Field({}, exclude_if=not_)
     """Versions of split servers, by name of the server; absent if there are none."""
-    length_pools: dict[str, LengthUse] = Field({}, alias="lengthPools", exclude_if=not_)
+    length_pools: dict[str, LengthUse] = Field({}, exclude_if=not_)
     """Servers with pools by length, and what one pool or several pools cost, by name; absent if there are
     none.
     """
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with price tiers; absent if there are none."""
     costs: tuple[PlanCost, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs that add up with those of the pools and shared cards to `totalCost`; absent if there are none."""
+    """Costs that add up with those of the pools and shared cards to `totalCostCentsPerH`; absent if there are none."""
     nodes: tuple[NodeUse, ...] = Field((), exclude_if=not_, strict=False)
     """Nodes that the plan uses, and the replicas in them; absent if the system has no nodes."""
-    node_moves: tuple[NodeMove, ...] = Field((), alias="nodeMoves", exclude_if=not_, strict=False)
+    node_moves: tuple[NodeMove, ...] = Field((), exclude_if=not_, strict=False)
     """Replicas that move to another node, start or stop; absent if `currentAlloc` states no nodes."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation differs from the current one."""
-    currency: str | None = Field(None, exclude_if=is_none)
-    """Currency of the system's prices; costs are in hundredths of it. Absent if prices state none."""
-
-    rate_factors: dict[str, dict[str, float]] = Field(
-        default_factory=dict, alias="rateFactors", exclude_if=not_
-    )
+    rate_factors: dict[str, dict[str, float]] = Field(default_factory=dict, exclude_if=not_)
     """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed missed
     targets at higher rates; 0 if no rate is usable. Absent if there are none.
     """
@@ -285,22 +296,20 @@ class Plan(Printed, Warned):
     def to_dataframe(self, system: System | None = None) -> Any:
         """Return the plan as a pandas data frame, with a row for each pool and for each server without pools.
 
-        The columns are `server`, the fields of `Pool` by Python name, `served_fraction` and `reason`.
+        The columns are `server`, the fields of `Pool` by Python name with the targets on means
+        (`itl_target_ms`, `ttft_target_ms`), `served_fraction` and `reason`.
 
         Args:
-            system: the planned system; with it, the columns `service_class`, `model`, `priority`, `type` of
-                the accelerator, `cards` of the pool, and the targets `itl_target_ms` and `ttft_target_ms`
-                follow `server`.
+            system: the planned system; with it, servers without pools have a class, a model and targets, too.
 
         Raises:
             MissingExtraError: pandas is not installed.
             SpecError: the plan is not for this system.
         """
         rows = self._rows()
-        if system is None:
-            return data_frame(rows, _COLUMNS)
-        known = [{**row, **placed_values(system, row)} for row in rows]
-        return data_frame(known, (_COLUMNS[0], *PLACED, *_COLUMNS[1:]))
+        if system is not None:
+            rows = [{**row, **placed_values(system, row)} for row in rows]
+        return data_frame(rows, _COLUMNS)
 
     def to_section(self) -> Section:
         """Return the plan as a table, below a line with cost and service."""
@@ -327,8 +336,11 @@ class Plan(Printed, Warned):
             item = unserved.get(name)
             fraction, reason = (1.0, None) if item is None else (item.served_fraction, item.reason)
             rest = {"server": name, "served_fraction": fraction, "reason": reason}
-            pools = [{**dict(pool), "pool": pool} for pool in self.allocations.get(name, ())]
-            rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [{}])
+            owner = {} if item is None else {field: getattr(item, field) for field in _OWNER}
+            pools = [
+                {**dict(pool), **mean_limits(pool), "pool": pool} for pool in self.allocations.get(name, ())
+            ]
+            rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [owner])
         return rows
 
     @property
@@ -586,13 +598,15 @@ class Plan(Printed, Warned):
 _NO_POOL: dict[str, object] = {
     "pool": None,
     "accelerator": None,
+    "cards": 0,
     "num_replicas": 0,
     "cost_cents_per_h": 0.0,
     "arrival_rate_rpm": 0.0,
     "max_arrival_rate_rpm": 0.0,
 }
 """Row of a data frame for a server without pools; other columns are missing values."""
-_COLUMNS = ("server", *Pool.model_fields, "served_fraction", "reason")
+_OWNER = ("service_class", "model", "priority")
+_COLUMNS = ("server", *Pool.model_fields, *MEAN_LIMITS, "served_fraction", "reason")
 
 
 _OF_LARGEST = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h", "itl_ms", "ttft_ms")
@@ -636,8 +650,28 @@ def _as_allocation(pools: Sequence[tuple[CurrentPool, Pool | None]], load: Load)
 def _reference_allocation(pools: tuple[Pool, ...], load: Load) -> dict[str, Any]:
     main = _largest(pools) or AllocationData()
     of_load = ("arrival_rate_rpm", "in_tokens", "out_tokens")
-    wire = {type(main).model_fields[name].alias or name: getattr(main, name) for name in _OF_LARGEST}
+    wire = {AllocationData.model_fields[name].alias or name: getattr(main, name) for name in _OF_LARGEST}
     wire["load"] = {Load.model_fields[name].alias or name: getattr(load, name) for name in of_load}
     if len(pools) > 1:
-        wire["pools"] = [pool.model_dump(mode="json", by_alias=True) for pool in pools]
+        wire["pools"] = [_reference_pool(pool) for pool in pools]
     return wire
+
+
+_REFERENCE_NAMES = {
+    "costCentsPerH": "cost",
+    "arrivalRateRpm": "arrivalRate",
+    "maxArrivalRateRpm": "maxArrivalRate",
+    "itlMs": "itlAverage",
+    "ttftMs": "ttftAverage",
+    "waitMs": "waitAverage",
+    "meanBatch": "avgBatch",
+    "batchWindowMs": "batchWindow",
+    "requestShapes": "shapes",
+}
+"""Keys of pools in llm-inferno's format where plans have others."""
+
+
+def _reference_pool(pool: Pool) -> dict[str, Any]:
+    """Return a pool with llm-inferno's keys; its server and cards are those of the allocation."""
+    stated = pool.model_dump(mode="json", by_alias=True, exclude={*_OWNER, "type", "cards"})
+    return {_REFERENCE_NAMES.get(key, key): value for key, value in stated.items()}

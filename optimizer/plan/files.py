@@ -19,6 +19,8 @@ from optimizer.tolerances import SAME
 
 MAX_FIGURE = 1e30
 """Maximum cost, rate or time of a pool, in its unit; sums of such values are still finite."""
+OLDER_PLAN = "this plan was written by an older inferplan; plan again, with 'inferplan solve -o plan.json'"
+"""Message for plans with the keys of older versions, whose amounts have no units in their names."""
 _PLAN_WANTED = "give a plan instead, as 'inferplan solve -o plan.json' writes it"
 
 
@@ -62,6 +64,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     prefix = f"{source}: " if source else ""
     if not is_plan(raw) and (what := answer_name(raw) or ("a system" if is_system(raw) else None)):
         raise SpecError(f"{prefix}this is {what}; {_PLAN_WANTED}")
+    if is_plan(raw) and isinstance(raw, dict) and "totalcost" in {str(key).lower() for key in raw}:
+        raise SpecError(f"{prefix}{OLDER_PLAN}")
     plan = validated(Plan, raw, prefix)
     for name, pools in plan.allocations.items():
         for i, pool in enumerate(pools):
@@ -71,7 +75,7 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     stated = plan.total_cost_cents_per_h
     if not math.isclose(cost, stated, rel_tol=SAME, abs_tol=SAME):
         raise SpecError(
-            f"{prefix}totalCost: {precise(stated)} differs from the cost of the allocations, {precise(cost)}"
+            f"{prefix}totalCostCentsPerH: {precise(stated)} differs from the cost of the allocations, {precise(cost)}"
         )
     return plan
 

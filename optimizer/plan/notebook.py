@@ -56,7 +56,7 @@ def _cell(column: Column, row: Row) -> str:
 def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
     """Return the columns of the table; metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
-    has_targets = any(pool.targets for pool in pools)
+    has_targets = any(pool.other_targets for pool in pools)
     figures = [
         Column(
             f"mean {shown.heading}", partial(_figure, shown.metric), shown.unit, rank=5 if has_targets else 2
@@ -89,4 +89,5 @@ def _figure(metric: str, row: Row) -> str:
 
 
 def _targets(row: Row) -> str:
-    return ", ".join(figure.text for figure in row.get("targets") or ())
+    pool = row["pool"]
+    return ", ".join(figure.text for figure in (() if pool is None else pool.other_targets))

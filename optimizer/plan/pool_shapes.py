@@ -80,11 +80,7 @@ def _shapes(
             ttft_ms=float(mine.ttft_ms[0]) + delay_ms,
             stall_ms=float(np.where(latencies.shape == number, latencies.stalls_ms, 0.0).max()),
             targets=tuple(
-                TargetFigure(
-                    measure=measure.label,
-                    value=shaped.of(measure, delay_ms),
-                    limit=limit,
-                )
+                TargetFigure.of(measure, shaped.of(measure, delay_ms), limit)
                 for measure, limit in targets.items()
             ),
         )

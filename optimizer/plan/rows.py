@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs, parts
 from optimizer.candidates.pairs import Pairs, law_of, own_fields
 from optimizer.plan.pool_shapes import shape_fields
-from optimizer.queueing.measures import MEANS, TargetMeasure
+from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.schema.pools import Pool, TargetFigure
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -86,6 +86,26 @@ def _idle_figures(arrays: SystemArrays, system: System, pairs: Pairs) -> list[di
     return idle_figures
 
 
+def owner_of(system: System, server: str, accelerator: str, replicas: int) -> dict[str, Any]:
+    """Return the fields of a pool that describe its server and its cards.
+
+    Args:
+        system: the planned system.
+        server: name of the planned server.
+        accelerator: name of the accelerator.
+        replicas: number of replicas that use cards of their own.
+    """
+    owner = system.servers[server]
+    type_name, cards = system.units_per_replica(server, accelerator)
+    return {
+        "service_class": owner.service_class,
+        "model": owner.model,
+        "priority": system.priority(owner),
+        "type": type_name,
+        "cards": cards * replicas,
+    }
+
+
 def origin_of(system: System, server: str, accelerator: str, in_flight: float) -> dict[str, Any]:
     """Return the fields of a pool that state the source of its token times.
 
@@ -109,7 +129,7 @@ def origin_of(system: System, server: str, accelerator: str, in_flight: float) -
 def target_figures(
     measures: Sequence[TargetMeasure], values: FloatArray, limits: FloatArray
 ) -> tuple[TargetFigure, ...]:
-    """Return the targets of a row on statistics other than means, with their values.
+    """Return the targets of a row on latencies and late requests, with their values.
 
     Args:
         measures: K target measures.
@@ -117,7 +137,7 @@ def target_figures(
         limits: limits on the measures, shape (K,); inf without a target.
     """
     return tuple(
-        TargetFigure(measure=measure.label, value=value, limit=limit)
+        TargetFigure.of(measure, value, limit)
         for measure, value, limit in zip(measures, values.tolist(), limits.tolist(), strict=True)
-        if measure not in MEANS and np.isfinite(limit)
+        if measure != LOSS and np.isfinite(limit)
     )

@@ -79,6 +79,8 @@ class Shortages:
     def _unserved(self, server: Server, fraction: float, reason: tuple[str, str]) -> Unserved:
         return Unserved(
             server=server.name,
+            service_class=server.service_class,
+            model=server.model,
             priority=self.placed.system.priority(server),
             reason=reason[0],
             detail=reason[1],

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.errors import MissingExtraError, SpecError
+from optimizer.schema.pools import Pool
 from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 
 Row = Mapping[str, object]
-PLACED = ("service_class", "model", "priority", "type", "cards", "itl_target_ms", "ttft_target_ms")
-"""Columns that a system adds to the rows of its plan."""
+MEAN_LIMITS = {"itl_target_ms": "itl", "ttft_target_ms": "ttft"}
+"""Columns of the targets on means, with their metrics."""
 
 
 def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
@@ -25,8 +26,14 @@ def data_frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
     return pd.DataFrame(list(rows), columns=list(columns))
 
 
+def mean_limits(pool: Pool) -> dict[str, float | None]:
+    """Return the limits of a pool's targets on means [ms], by column; None without a target."""
+    limits: dict[str, float] = {figure.metric: figure.limit for figure in pool.targets if figure.is_of_mean}
+    return {column: limits.get(metric) for column, metric in MEAN_LIMITS.items()}
+
+
 def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
-    """Return the values of the columns `PLACED` for a row of a plan, by column.
+    """Return the server and its targets for a row of a plan, by column.
 
     Raises:
         SpecError: the system has no such server.
@@ -36,14 +43,10 @@ def placed_values(system: System, row: Mapping[str, Any]) -> dict[str, object]:
     if server is None:
         raise SpecError(f"plan: server {name!r} is not in the system; give the system that was planned")
     target = None if has_members(server) else system.target_of(server)
-    pool = row["pool"]
-    type_name, cards = ("", 0) if pool is None else system.units_per_replica(name, pool.accelerator)
     return {
         "service_class": server.service_class,
         "model": server.model,
         "priority": system.priority(server),
-        "type": type_name or None,
-        "cards": cards * row["num_replicas"],
         "itl_target_ms": target and (target.itl_ms or None),
         "ttft_target_ms": target and (target.ttft_ms or None),
     }

@@ -152,6 +152,7 @@ class PlanPlacements:
             LimitUse(
                 limit=limit.name,
                 item=item,
+                unit=limit.unit,
                 amount=amount,
                 used=self.units.used(limit, item),
                 used_at_load=self._power_at_load_w if limit.name == POWER else None,

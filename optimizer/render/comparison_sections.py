@@ -364,7 +364,7 @@ def _tightest(view: _View, server: str, metric: str) -> list[TargetFigure | None
         tightest_of(
             figure
             for pool in side.plan.pools_of(server)
-            for figure in pool.targets
+            for figure in pool.other_targets
             if is_about(figure.measure, metric)
         )
         if server in side.plan.allocations

@@ -217,4 +217,4 @@ def other_targets(pool: PoolRow, table: TableName) -> list[TargetFigure]:
     """Return the targets of a pool that no column of a table shows."""
     metrics = kind_of_pool(pool).shown(table).values()
     shown = [figure for metric in metrics for figure in measured_in_columns(pool, metric)]
-    return [figure for figure in pool.targets if figure not in shown]
+    return [figure for figure in pool.other_targets if figure not in shown]

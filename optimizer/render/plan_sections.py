@@ -213,7 +213,7 @@ def _allocation_columns(
         per_million._replace(none=""),
         *map(_of_pool, (
             Column("batch", "max_batch", form="d", rank=5),
-            Column("cards", "units", form=",d", rank=6, none=""),
+            Column("cards", "cards", form=",d", rank=6, none=""),
             Column("load", "arrival_rate_rpm", RPM, quantity, rank=7),
             Column("max load", "max_arrival_rate_rpm", RPM, quantity, rank=8),
             *losses,
@@ -284,7 +284,7 @@ def _tightest(row: _TableRow) -> FormattedValue:
 
 
 def _targets(pool: PoolRow) -> FormattedValue:
-    return FormattedValue(figures_text(other_targets(pool, "plan")), figures_text(pool.targets))
+    return FormattedValue(figures_text(other_targets(pool, "plan")), figures_text(pool.other_targets))
 
 
 def _kinds(pools: Iterable[PoolRow], system: System) -> list[Kind]:

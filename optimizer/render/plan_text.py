@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from optimizer.plan import Plan, PlanLevel, TargetFigure
 from optimizer.quantities import be, percent
 from optimizer.render.money import Money
-from optimizer.solvers.objectives import CHANGES, VALUE
+from optimizer.solvers.objectives import CHANGES, VALUE, unit_of_level
 from optimizer.studies.overload import OtherOptions, Overload
 
 
@@ -42,9 +42,7 @@ def level_unit(level: str, money: Money) -> str:
         level: name of the objective.
         money: currency of costs.
     """
-    if level == VALUE:
-        return money.unit
-    return "servers" if level == CHANGES or level.endswith("servers") else "requests/min"
+    return money.unit if level == VALUE else unit_of_level(level)
 
 
 def figures_text(figures: Iterable[TargetFigure]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from optimizer.kinds.table import in_order, kind_of_pool
 from optimizer.plan import TargetFigure
 from optimizer.plan.document import EXTERNAL
-from optimizer.queueing.measures import LATENCIES, MISSED, label_of, metric_of, statistic_of
+from optimizer.queueing.measures import LATENCIES, MISSED, metric_of, statistic_of
 from optimizer.render.money import Money
 from optimizer.section import NOTHING, RPM, Column, Section, name, table
 from optimizer.spec.system import System
@@ -51,7 +51,7 @@ def _rows(overview: Overview, system: System) -> Iterator[PoolTarget]:
     shares = {item.server: item.served_fraction for item in plan.unserved}
     for pool in overview.placed:
         latencies = [figure for metric in LATENCIES for figure in pool.targets_on(metric)]
-        others = [figure for figure in pool.targets if figure not in latencies]
+        others = [figure for figure in pool.other_targets if figure not in latencies]
         figures: list[TargetFigure | None] = [*latencies, *others]
         cost, served = pool.cost_cents_per_h, shares.get(pool.server, 1.0)
         for i, figure in enumerate(figures or NO_TARGETS):
@@ -72,10 +72,7 @@ def _rows(overview: Overview, system: System) -> Iterator[PoolTarget]:
 
 def _of_member(row: QueueRow) -> list[TargetFigure]:
     """Return the targets of a member of a shared queue, with their values."""
-    if row.member is None or row.ttft_target_ms is None:
-        return [*row.targets]
-    mean = TargetFigure(measure=label_of("ttft"), value=row.member.ttft_ms, limit=row.ttft_target_ms)
-    return [*row.targets, mean]
+    return [] if row.member is None else [*row.member.targets]
 
 
 def _columns(money: Money, pools: Sequence[PoolRow], figures: Sequence[TargetFigure]) -> Iterator[Column]:
@@ -105,7 +102,7 @@ def _columns(money: Money, pools: Sequence[PoolRow], figures: Sequence[TargetFig
 
 _SUMMED = (
     ("replicas", "num_replicas", ""),
-    ("cards", "units", ""),
+    ("cards", "cards", ""),
     ("load", "arrival_rate_rpm", RPM),
     ("capacity", "max_arrival_rate_rpm", RPM),
 )

@@ -289,7 +289,7 @@ def _utilisation_notes(pools: Sequence[PoolRow]) -> Iterator[str]:
 
 
 def _power_per_card(row: PoolRow) -> float | None:
-    return row.power_w / row.units if row.power_w is not None and row.units else None
+    return row.power_w / row.cards if row.power_w is not None and row.cards else None
 
 
 # --- latencies -------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def _latency_text(kind: Kind, pools: Sequence[PoolRow]) -> Iterator[str]:
     others = ""
     if any(shown.percentile_ranks for shown in kind.metrics):
         others = ", and the percentiles that targets name,"
-    elif any(pool.targets for pool in pools):
+    elif any(pool.other_targets for pool in pools):
         others = ", or the percentile that a target limits,"
     yield f"Means{others} {kind.words.about}. Margin: how much of the target is left."
     for pool in pools:

@@ -75,8 +75,8 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             + (f", limited by: {pool.limited_by}." if pool.limited_by else ". It has no load.")
         )
     for placed in explanation.plan.allocations.get(item.server, ()):
-        if placed.targets:
-            yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
+        if placed.other_targets:
+            yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.other_targets)}."
         if placed.binding:
             yield f"On {placed.accelerator}, {part_text(placed.binding)} is the bottleneck."
     yield from _room(item)

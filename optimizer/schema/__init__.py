@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from optimizer.lazy import names_of_modules
 
 if TYPE_CHECKING:
+    from optimizer.documents import EstimateEnd
     from optimizer.features.routes.fields import Route
     from optimizer.kinds.fields import Load
     from optimizer.schema.accelerators import Accelerator, Capacity
     from optimizer.schema.allocations import AllocationData, CurrentPool
     from optimizer.schema.classes import ModelTarget, ServiceClass
     from optimizer.schema.options import OptimizerOptions, SaturationPolicy
-    from optimizer.schema.profiles import EstimateEnd, ModelProfile
+    from optimizer.schema.profiles import ModelProfile
     from optimizer.schema.servers import Server
     from optimizer.schema.system import SystemSpec
 
@@ -46,7 +47,8 @@ __getattr__, __dir__ = names_of_modules(
         "optimizer.schema.allocations": ("AllocationData", "CurrentPool"),
         "optimizer.schema.classes": ("ModelTarget", "ServiceClass"),
         "optimizer.schema.options": ("OptimizerOptions", "SaturationPolicy"),
-        "optimizer.schema.profiles": ("EstimateEnd", "ModelProfile"),
+        "optimizer.documents": ("EstimateEnd",),
+        "optimizer.schema.profiles": ("ModelProfile",),
         "optimizer.schema.servers": ("Server",),
         "optimizer.schema.system": ("SystemSpec",),
     },

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from operator import not_
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,7 @@ from optimizer.arrays import grouped
 from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity, is_none
 from optimizer.features.length_pools.fields import PoolShapesField
 from optimizer.kinds.fields import Load
+from optimizer.schema.pools import Pool
 
 PoolMode = Literal["own", "shared", "external"]
 """Where a pool runs: on the server's own cards, on shared cards, or at an external service."""
@@ -32,7 +33,30 @@ Machine = Annotated[
 """A node by the name of its type and a number: ``p5/3``."""
 
 
-class CurrentPool(PoolShapesField):
+NAMES_OF_PLANNED = {"costCentsPerH": "cost", "itlMs": "itlAverage", "ttftMs": "ttftAverage"}
+"""Keys of planned pools whose values current allocations state by the reference's names."""
+_UNUSED_OF_PLANNED = frozenset(field.alias for field in Pool.model_fields.values())
+
+
+class _Pasted(Document):
+    """An allocation that can be a pool of a plan, pasted with all its keys."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_planned_pool(cls, data: Any) -> Any:
+        """Rename the keys of a planned pool, and drop its predictions, which the next plan computes anew."""
+        if not isinstance(data, dict) or "costCentsPerH" not in data:
+            return data
+        own = {field.alias or name for name, field in cls.model_fields.items()}
+        unused = _UNUSED_OF_PLANNED - own
+        return {
+            NAMES_OF_PLANNED.get(key, key): value
+            for key, value in data.items()
+            if NAMES_OF_PLANNED.get(key) in own or key not in unused
+        }
+
+
+class CurrentPool(PoolShapesField, _Pasted):
     """A part of an allocation: replicas on one accelerator or on shared cards, or an external service."""
 
     accelerator: str = ""
@@ -58,8 +82,8 @@ class CurrentPool(PoolShapesField):
         return self
 
 
-class AllocationData(Document):
-    """Allocation of a server, in the reference's format.
+class AllocationData(_Pasted):
+    """Allocation of a server, in the reference's format, or a pool of a plan with the load of the server.
 
     Plans use `accelerator`, `numReplicas`, `cost`, `pools` and `load`; other fields are stored but not used.
     """

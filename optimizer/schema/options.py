@@ -4,10 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from optimizer.documents import MaxLoss, Seconds, Share
+from optimizer.documents import EstimateEnd, MaxLoss, Seconds, Share
 from optimizer.features.fields import FeatureOptions
 from optimizer.limits.table import LimitOptions
-from optimizer.schema.profiles import EstimateEnd
 
 SaturationPolicy = Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"]
 

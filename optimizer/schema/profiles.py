@@ -1,6 +1,6 @@
 """Documents of model profiles: one model on one accelerator."""
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,9 +13,6 @@ from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_mode
 from optimizer.kinds.table import LawFields
 from optimizer.schema.provenance import Provenance
 from optimizer.timing import PerfParms
-
-EstimateEnd = Literal["upper", "middle", "lower"]
-"""End of the intervals of an estimate: `upper` has long times and little memory, `lower` the opposite."""
 
 
 class EstimateSettings(Document):

@@ -20,6 +20,15 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 VALUE = "value"
 CHANGES = "changes"
+
+
+def unit_of_level(name: str) -> str:
+    """Return the unit of the values of a level."""
+    if name == VALUE:
+        return "cents/h"
+    return "servers" if name == CHANGES or name.endswith("servers") else "requests/min"
+
+
 OFF_PREFERRED = "load off preferred accelerators"
 RATE_UNIT_RPM = 1e-3
 """Unit of loads in service levels, to which they are rounded [requests/min]."""

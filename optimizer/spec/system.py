@@ -4,6 +4,7 @@ Accelerators, profiles, classes and servers are sorted by name, so that results 
 the input.
 """
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -375,6 +376,12 @@ class System:
         """Return the number of cards of an accelerator type; None if it is unlimited."""
         cards = self.capacity.get(kind, 0)
         return None if self.options.unlimited or isinstance(cards, UnlimitedCards) else cards
+
+    @cached_property
+    def document_hash(self) -> str:
+        """SHA-256 of the documents with the options, without the answers of earlier plans (`desiredAlloc`)."""
+        text = self.spec.model_dump_json(by_alias=True, exclude={"servers": {"__all__": {"desired"}}})
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
     def units_per_replica(self, server: str, accelerator: str) -> tuple[str, int]:
         """Return the accelerator type and the number of cards of a replica.

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from optimizer.candidates import SizingMemo, find_candidates
-from optimizer.documents import Document
+from optimizer.documents import Output
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.schema import EstimateEnd
@@ -31,29 +31,29 @@ MIN_SAVING_SHARE = 1e-4
 """Smallest saving that counts, as a fraction of the cost of the plan; smaller ones are within the gap."""
 
 
-class PlanAtEnd(Document):
+class PlanAtEnd(Output):
     """Size of a plan at one point of the intervals of estimated token times."""
 
     estimates: EstimateEnd
     """Point of the intervals: `upper` (the slow end) or `middle`."""
-    served_in_full: int = Field(alias="servedInFull")
+    served_in_full: int
     """Number of servers served in full."""
     cards: int
     """Number of cards that the plan uses."""
-    total_cost_cents_per_h: float = Field(alias="totalCost")
+    total_cost_cents_per_h: float
     """Total cost of the plan [cents/h]."""
 
 
-class MeasuringGain(Document):
+class MeasuringGain(Output):
     """Saving if the token times of one server are in the middle of their estimates."""
 
     server: str
     """Name of the server, as planned."""
-    saving_cents_per_h: float = Field(alias="saving")
+    saving_cents_per_h: float
     """Cost that the plan saves, with at least the same service [cents/h]."""
 
 
-class EstimatePrice(Document):
+class EstimatePrice(Output):
     """Sizes of the plan at the slow end of the estimates, and of the plan at their middle."""
 
     servers: int
@@ -62,7 +62,7 @@ class EstimatePrice(Document):
     """The actual plan, at the slow end of the estimates."""
     middle: PlanAtEnd | None = None
     """The plan at the middle of the estimates; null if it was not solved in time."""
-    measure_first: tuple[MeasuringGain, ...] = Field((), alias="measureFirst", exclude_if=not_, strict=False)
+    measure_first: tuple[MeasuringGain, ...] = Field((), exclude_if=not_, strict=False)
     """Servers whose measurement can save most, the largest saving first; absent if there are none, or if they
     were not found in time.
     """

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.errors import SolverError
 from optimizer.features.table import FEATURES
 from optimizer.pipeline import choose
@@ -41,18 +41,18 @@ MIN_IN_PART = 1e-3
 """Minimum gain of load by partial service that is reported, as a fraction of the priority's load."""
 
 
-class OtherOptions(Document):
+class OtherOptions(Output):
     """Optimizer options that differ from the plan's, and the service of the plan with them."""
 
-    saturation_policy: SaturationPolicy | None = Field(None, alias="saturationPolicy")
+    saturation_policy: SaturationPolicy | None = None
     """Saturation policy; null if unchanged."""
     heterogeneous: bool | None = None
     """True for a mixed plan; null if unchanged."""
     service: tuple[PriorityService, ...] | None = Field(None, strict=False)
     """Service of each priority with these options, the highest first; null if not solved in time."""
-    lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
+    lacks_reserve: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that lack the reserve they require with these options; absent if there are none."""
-    total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
+    total_cost_cents_per_h: float | None = None
     """Total cost of the plan with these options [cents/h]; null if not solved in time."""
 
     @property
@@ -62,29 +62,29 @@ class OtherOptions(Document):
         return {name: value for name, value in changes.items() if value is not None}
 
 
-class InPart(Document):
+class InPart(Output):
     """Load that the cards of a plan could carry if servers were served in part instead of in full first."""
 
     priority: int
     """Highest priority that is not served in full."""
-    served_rpm: float = Field(alias="served")
+    served_rpm: float
     """Load of this priority that the plan serves [requests/min]."""
-    possible_rpm: float = Field(alias="possible")
+    possible_rpm: float
     """Load of this priority that the same cards could carry in addition to servers of higher priority
     [requests/min].
     """
 
 
-class Overload(Document):
+class Overload(Output):
     """Unserved load of a plan although cards remain, and options that serve more of it."""
 
-    cards_left: dict[str, int] = Field(alias="cardsLeft")
+    cards_left: dict[str, int]
     """Number of unused cards by accelerator type."""
     service: tuple[PriorityService, ...] = Field(strict=False)
     """Service of each priority in the plan, the highest first."""
     options: tuple[OtherOptions, ...] = Field(strict=False)
     """Options that serve more load, with their service; also options that were not solved in time."""
-    in_part: InPart | None = Field(None, alias="inPart", exclude_if=is_none)
+    in_part: InPart | None = Field(None, exclude_if=is_none)
     """Load that full service first costs under a saturation policy; absent if there is none."""
 
 

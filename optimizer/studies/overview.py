@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
@@ -17,18 +17,18 @@ from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.placements import rows_of
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.table import cost_of, rows_by_type
-from optimizer.queueing.measures import MISSED, is_about, label_of
+from optimizer.queueing.measures import MISSED, TargetMeasure, is_about
 from optimizer.schema import ModelTarget, Server
 from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 
 
-class EmptyRow(Document):
+class EmptyRow(Output):
     """A server without replicas of its own."""
 
     server: str
     """Name of the server."""
-    service_class: str = Field(alias="class")
+    service_class: str
     """Service class of the server."""
     model: str
     """Model of the server."""
@@ -39,19 +39,15 @@ class EmptyRow(Document):
 class _PoolTargets(EmptyRow):
     """Token lengths, targets and accelerator type of a pool."""
 
-    in_tokens: float = Field(alias="avgInTokens")
+    in_tokens: float
     """Mean input length [tokens]."""
-    out_tokens: float = Field(alias="avgOutTokens")
+    out_tokens: float
     """Mean output length [tokens]."""
-    type: str
-    """Accelerator type."""
-    units: int
-    """Number of cards used by the pool."""
-    itl_target_ms: float | None = Field(None, alias="itlTarget")
+    itl_target_ms: float | None = None
     """Target of the mean inter-token latency [ms]; null without a target."""
-    ttft_target_ms: float | None = Field(None, alias="ttftTarget")
+    ttft_target_ms: float | None = None
     """Target of the mean time to first token [ms]; null without a target."""
-    power_w: float | None = Field(None, alias="power", exclude_if=is_none)
+    power_w: float | None = Field(None, exclude_if=is_none)
     """Power of the pool at its load [W]; absent if no accelerator has a power curve."""
 
 
@@ -73,9 +69,10 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
             return figure
         shown = next((shown for shown in kind_of_pool(self).metrics if shown.metric == metric), None)
         limit = getattr(self, shown.target_field) if shown and shown.target else None
-        if shown is None or limit is None or any(figure.measure == MISSED.label for figure in self.targets):
+        if shown is None or limit is None or any(figure.metric == MISSED.metric for figure in self.targets):
             return None
-        return TargetFigure(measure=label_of(metric), value=getattr(self, shown.field), limit=limit)
+        measure = TargetMeasure(shown.metric)  # type: ignore[arg-type]  # metrics with targets are known
+        return TargetFigure.of(measure, getattr(self, shown.field), limit)
 
     def targets_on(self, metric: str) -> tuple[TargetFigure, ...]:
         """Return the measured values and limits of all targets on a metric, such as several percentiles."""
@@ -84,7 +81,7 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
 
     def measured(self, metric: str) -> tuple[TargetFigure, ...]:
         """Return the measured values of a metric's targets, except targets on means."""
-        return tuple(figure for figure in self.targets if is_about(figure.measure, metric))
+        return tuple(figure for figure in self.other_targets if is_about(figure.measure, metric))
 
 
 class QueueRow(EmptyRow):
@@ -92,7 +89,7 @@ class QueueRow(EmptyRow):
 
     queue: str
     """Name of the queue."""
-    ttft_target_ms: float | None = Field(None, alias="ttftTarget")
+    ttft_target_ms: float | None = None
     """Target of the mean time to first token [ms]; null without a target."""
     member: QueueMember | None = None
     """Load and latencies of the member; null if it is not served."""
@@ -100,10 +97,10 @@ class QueueRow(EmptyRow):
     @property
     def targets(self) -> tuple[TargetFigure, ...]:
         """Targets of the member on statistics other than means, with their values."""
-        return () if self.member is None else self.member.targets
+        return () if self.member is None else self.member.other_targets
 
 
-class TypeUsage(Document):
+class TypeUsage(Output):
     """Use of one accelerator type."""
 
     type: str
@@ -114,11 +111,11 @@ class TypeUsage(Document):
     """Number of available cards; null if unlimited."""
     replicas: int
     """Number of replicas on accelerators of the type."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the pools on this type, and of its nodes [cents/h]."""
 
 
-class Overview(Document):
+class Overview(Output):
     """Overview of a plan, pool by pool and type by type."""
 
     limited: bool
@@ -129,7 +126,7 @@ class Overview(Document):
     """The plan."""
     pools: tuple[PoolRow, ...] = Field(strict=False)
     """Pools by priority, then by server."""
-    on_shared_cards: tuple[PoolRow, ...] = Field((), alias="onSharedCards", exclude_if=not_, strict=False)
+    on_shared_cards: tuple[PoolRow, ...] = Field((), exclude_if=not_, strict=False)
     """Replicas on shared cards, by priority, then by server; their units are 0, because the cards belong to
     several servers. Absent if there are none.
     """
@@ -164,9 +161,7 @@ def describe(system: System, plan: Plan) -> Overview:
     )
     shared, placed = plan.on_shared_cards, rows_of(plan)
     of_type = rows_by_type(system, plan)
-    cards = tuple(
-        row for name in order for row in _pool_rows(system, name, shared.get(name, ()), on_card=True)
-    )
+    cards = tuple(row for name in order for row in _pool_rows(system, name, shared.get(name, ())))
     return Overview(
         limited=not system.options.unlimited,
         servers=len(system.streams),
@@ -220,26 +215,20 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
     return tuple(sorted(rows, key=lambda row: (row.priority, row.server)))
 
 
-def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: bool = False) -> list[PoolRow]:
+def _pool_rows(system: System, name: str, pools: Iterable[Pool]) -> list[PoolRow]:
     server = system.servers[name]
     # Members have separate targets.
     target = None if has_members(server) else system.target_of(server)
     rows = []
     for pool in pools:
-        kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]
-        units = system.profiles[server.model, pool.accelerator].acc_count * accelerator.multiplicity
+        kind = kind_of_pool(pool)
         rows.append(
             PoolRow(
                 **{field: getattr(pool, field) for field in Pool.model_fields},
                 **_asked(kind, server, target),
                 server=name,
-                service_class=server.service_class,
-                model=server.model,
-                priority=system.priority(server),
                 in_tokens=server.current.load.in_tokens,
                 out_tokens=server.current.load.out_tokens,
-                type=accelerator.type,
-                units=0 if on_card else pool.num_replicas * units,
             )
         )
     return rows

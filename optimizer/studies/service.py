@@ -4,29 +4,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import Field
-
 from optimizer.arrays import grouped
 from optimizer.candidates.arrays import server_loads_rps
-from optimizer.documents import Document
+from optimizer.documents import Output
 from optimizer.plan import Plan
 from optimizer.plan.table import PlanLoad, PlanTable
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-class PriorityService(Document):
+class PriorityService(Output):
     """Service of the servers of one priority."""
 
     priority: int
     """The priority."""
     servers: int
     """Number of servers."""
-    served_in_full: int = Field(alias="servedInFull")
+    served_in_full: int
     """Number of servers served in full, including idle ones."""
-    load_rpm: float = Field(alias="load")
+    load_rpm: float
     """Total load of the servers [requests/min]."""
-    served_rpm: float = Field(alias="served")
+    served_rpm: float
     """Load of the servers that the plan serves [requests/min]."""
 
     @property

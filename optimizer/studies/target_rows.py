@@ -270,7 +270,7 @@ def pool_targets(pool: PoolRow) -> tuple[TargetShare, ...]:
     known = {
         figure.measure for shown in kind_of_pool(pool).metrics for figure in pool.targets_on(shown.metric)
     }
-    others = (figure for figure in pool.targets if figure.measure not in known and figure.limit)
+    others = (figure for figure in pool.other_targets if figure.measure not in known and figure.limit)
     return (
         *shares,
         *(target_share_of("missed" if item.measure == MISSED.label else "", item) for item in others),
@@ -279,9 +279,7 @@ def pool_targets(pool: PoolRow) -> tuple[TargetShare, ...]:
 
 def member_targets(row: QueueRow) -> tuple[TargetShare, ...]:
     """Return the targets of a member of a shared queue with their values."""
-    member, figures = row.member, list(row.targets)
-    if member is not None and row.ttft_target_ms:
-        figures.insert(0, TargetFigure(measure="TTFT", value=member.ttft_ms, limit=row.ttft_target_ms))
+    figures = () if row.member is None else row.member.targets
     return tuple(target_share_of(_metric_name(figure.measure), figure) for figure in figures if figure.limit)
 
 

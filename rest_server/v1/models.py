@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Share, Tokens, is_none
+from optimizer.documents import (
+    Count,
+    Document,
+    Output,
+    RequestsPerMinute,
+    RequestsPerSecond,
+    Share,
+    Tokens,
+    is_none,
+)
 from optimizer.jobs.comparing import CompareOptions as CompareOptions
 from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
 from optimizer.jobs.figures import FigureOptions as FigureOptions
@@ -113,42 +122,42 @@ class Sizings(Document):
     """One result per replica."""
 
 
-class CandidateColumn(Document):
+class CandidateColumn(Output):
     """A candidate: a server on an accelerator, with its replicas, cost and performance."""
 
     server: str
     """Name of the server."""
     accelerator: str
     """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas."""
-    max_batch: int = Field(alias="maxBatch")
+    max_batch: int
     """Batch limit of a replica [requests]."""
-    max_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
+    max_rate_rpm: float
     """Maximum rate of a replica that meets every target [requests/min]."""
-    itl_ms: float = Field(alias="itlAverage")
+    itl_ms: float
     """Mean inter-token latency at the load [ms]."""
-    ttft_ms: float = Field(alias="ttftAverage")
+    ttft_ms: float
     """Mean time to first token at the load [ms]."""
     utilization: float
     """Mean batch divided by the batch limit."""
     loss: float
     """Fraction of requests rejected because the queue is full."""
-    batch_ceiling: int = Field(alias="batchCeiling")
+    batch_ceiling: int
     """Largest batch limit that is allowed [requests]."""
-    best_rate_rpm: float = Field(alias="bestArrivalRatePerReplica")
+    best_rate_rpm: float
     """Maximum rate of a replica over all batch limits up to `batchCeiling` [requests/min]."""
     type: str
     """Accelerator type."""
     units: int
     """Number of cards of the type."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of all replicas [cents/h]."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """End of the interval of estimated token times that was used; absent if token times are not estimated."""
 
 
-class RejectedPair(Document):
+class RejectedPair(Output):
     """A pair of server and accelerator that cannot serve, with the reason."""
 
     server: str
@@ -256,7 +265,7 @@ class LoadsAnswer(Plan):
 class LastPlan(Plan):
     """The last plan, with its age and the revision of the fleet for which it was made."""
 
-    age_s: float = Field(alias="age")
+    age_s: float = Field(alias="ageSeconds")
     """Age of the plan [s]."""
     revision: int
     """Revision of the fleet for which the plan was made; later revisions have changed since."""

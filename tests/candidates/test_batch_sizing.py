@@ -123,8 +123,8 @@ def assert_equal_to_a_scan(system: System, *, least: int) -> None:
         batch = next(n for n, rate in enumerate(rates, start=1) if rate >= (1 - SLACK) * best)
         assert ours["batchCeiling"] == pair.ceiling, key
         assert ours["maxBatch"] == batch, key
-        assert ours["bestArrivalRatePerReplica"] == pytest.approx(best, rel=1e-9), key
-        assert ours["maxArrivalRatePerReplica"] == pytest.approx(rates[batch - 1], rel=1e-9), key
+        assert ours["bestRateRpm"] == pytest.approx(best, rel=1e-9), key
+        assert ours["maxRateRpm"] == pytest.approx(rates[batch - 1], rel=1e-9), key
         compared += 1
     assert compared >= least
 
@@ -159,7 +159,7 @@ def test_replicas_and_cost_follow_from_the_chosen_batch(specs: Path) -> None:
     system = load_system(specs / "long-prompts.yaml")
     for (name, _), ours in chosen(system).items():
         load = system.servers[name].current.load.arrival_rate_rpm
-        replicas, rate = ours["numReplicas"], ours["maxArrivalRatePerReplica"]
+        replicas, rate = ours["numReplicas"], ours["maxRateRpm"]
         assert (replicas - 1) * rate < load <= replicas * rate * (1 + 1e-9)
 
 
@@ -210,9 +210,9 @@ def test_above_512_the_rate_is_within_one_percent_of_a_full_scan(targets: Json) 
     best = max(pair.rates_rpm(list(range(1, 1301))))
     ours = chosen(system)["a", "A"]
     assert ours["batchCeiling"] == 1300
-    assert ours["bestArrivalRatePerReplica"] >= (1 - SLACK) * best
-    assert ours["maxArrivalRatePerReplica"] >= (1 - SLACK) * ours["bestArrivalRatePerReplica"] * (1 - 1e-12)
-    assert ours["maxArrivalRatePerReplica"] == pytest.approx(pair.rates_rpm([ours["maxBatch"]])[0], rel=1e-9)
+    assert ours["bestRateRpm"] >= (1 - SLACK) * best
+    assert ours["maxRateRpm"] >= (1 - SLACK) * ours["bestRateRpm"] * (1 - 1e-12)
+    assert ours["maxRateRpm"] == pytest.approx(pair.rates_rpm([ours["maxBatch"]])[0], rel=1e-9)
 
 
 # --- what it is good for -----------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_a_smaller_batch_can_carry_more_where_prompts_are_long(specs: Path) -> N
     gains = {}
     for pair in pairs(system):
         key = pair.server["name"], pair.perf["acc"]
-        gains[key] = found[key]["maxArrivalRatePerReplica"] / pair.rates_rpm([pair.ceiling])[0]
+        gains[key] = found[key]["maxRateRpm"] / pair.rates_rpm([pair.ceiling])[0]
     assert all(gain >= 1 - SLACK for gain in gains.values())
     assert sum(gain > 1.05 for gain in gains.values()) >= len(gains) / 2
 
@@ -275,7 +275,7 @@ def test_candidates_show_the_ceiling_and_the_best_rate(
     rows: list[Json] = json.loads(capsys.readouterr().out)["candidates"]
     least = 1 if name == "small" else 1 - SLACK
     for row in rows:
-        best, ceiling = row["bestArrivalRatePerReplica"], row["batchCeiling"]
-        assert least * best <= row["maxArrivalRatePerReplica"] <= best
+        best, ceiling = row["bestRateRpm"], row["batchCeiling"]
+        assert least * best <= row["maxRateRpm"] <= best
         assert 1 <= row["maxBatch"] <= ceiling
     assert any(row["maxBatch"] < row["batchCeiling"] for row in rows) == (name != "small")

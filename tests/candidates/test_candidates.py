@@ -89,17 +89,17 @@ def test_a_column_has_the_figures_of_its_replicas() -> None:
     machine = Machine(PLAIN, 16, 160)
     rate = machine.largest_rate(0, 26)
     assert rate is not None
-    assert only["maxArrivalRatePerReplica"] == pytest.approx(rate * 60, rel=1e-8)
+    assert only["maxRateRpm"] == pytest.approx(rate * 60, rel=1e-8)
     replicas = -(-10 // rate)
     assert only["numReplicas"] == replicas > 2
     seen = machine.see(10 / replicas)
-    assert only["itlAverage"] == pytest.approx(seen.itl, rel=1e-9)
-    assert only["ttftAverage"] == pytest.approx(seen.ttft, rel=1e-9)
+    assert only["itlMs"] == pytest.approx(seen.itl, rel=1e-9)
+    assert only["ttftMs"] == pytest.approx(seen.ttft, rel=1e-9)
     assert only["utilization"] == pytest.approx(seen.in_service / 16, rel=1e-9)
     assert only["loss"] == pytest.approx(1 - seen.throughput / (10 / replicas), abs=1e-12)
     assert (only["server"], only["accelerator"], only["type"], only["maxBatch"]) == ("s", "2xA", "A", 16)
     assert only["units"] == replicas * 3 * 2  # replicas × accCount × multiplicity
-    assert only["cost"] == replicas * 3 * 30  # replicas × accCount × cost
+    assert only["costCentsPerH"] == replicas * 3 * 30  # replicas × accCount × cost
 
 
 def test_the_table_is_read_only() -> None:
@@ -164,7 +164,7 @@ def test_the_default_queue_capacity_is_ten_batches(given_room: int | None, room:
     machine = Machine(PLAIN, 16, room)
     rate = machine.largest_rate(3000, 0)
     assert rate is not None
-    assert only["maxArrivalRatePerReplica"] == pytest.approx(rate * 60, rel=1e-7)
+    assert only["maxRateRpm"] == pytest.approx(rate * 60, rel=1e-7)
 
 
 def test_without_room_to_wait_the_loss_is_shown() -> None:
@@ -173,7 +173,7 @@ def test_without_room_to_wait_the_loss_is_shown() -> None:
     rate = 10 / only["numReplicas"]
     assert only["loss"] == pytest.approx(1 - machine.see(rate).throughput / rate, rel=1e-9)
     assert only["loss"] > 0.01
-    assert only["ttftAverage"] < 250  # a prefill, and no wait
+    assert only["ttftMs"] < 250  # a prefill, and no wait
     with_room = column(found(target={"slo-itl": 0}))
     assert with_room["loss"] < only["loss"] / 10
 
@@ -185,13 +185,13 @@ def test_without_room_to_wait_the_loss_is_shown() -> None:
     ("share", "replicas"), [(0.5, 1), (1.0, 1), (2.0, 2), (3.0, 3), (3.001, 4), (6.7, 7)]
 )
 def test_replicas_are_the_load_over_the_rate_rounded_up(share: float, replicas: int) -> None:
-    rate = column(found())["maxArrivalRatePerReplica"]
+    rate = column(found())["maxRateRpm"]
     assert column(found(rate_rpm=share * rate))["numReplicas"] == replicas
 
 
 def test_an_excess_of_a_rounding_error_takes_no_further_replica() -> None:
     # The reference's ceil in float32 can add one.
-    rate = column(found())["maxArrivalRatePerReplica"]
+    rate = column(found())["maxRateRpm"]
     assert column(found(rate_rpm=3 * rate * (1 + 5e-10)))["numReplicas"] == 3
     assert column(found(rate_rpm=3 * rate * (1 + 5e-9)))["numReplicas"] == 4
 
@@ -199,14 +199,14 @@ def test_an_excess_of_a_rounding_error_takes_no_further_replica() -> None:
 def test_the_least_number_of_replicas_is_kept() -> None:
     only = column(found(server={"minNumReplicas": 40}))
     assert only["numReplicas"] == 40
-    assert only["itlAverage"] == pytest.approx(Machine(PLAIN, 16, 160).see(10 / 40).itl, rel=1e-9)
+    assert only["itlMs"] == pytest.approx(Machine(PLAIN, 16, 160).see(10 / 40).itl, rel=1e-9)
 
 
 def test_a_throughput_target_replaces_the_load_and_caps_the_rate() -> None:
     # as in the reference: load = TPS / output tokens, here 2000 / 200 = 10 req/s
     only = column(found(rate_rpm=1.0, target={"slo-itl": 0, "slo-tps": 2000}))
     rate = 0.9 * Machine(PLAIN, 16, 160).stable()
-    assert only["maxArrivalRatePerReplica"] == pytest.approx(rate * 60, rel=1e-9)
+    assert only["maxRateRpm"] == pytest.approx(rate * 60, rel=1e-9)
     assert only["numReplicas"] == -(-10 // rate)
 
 
@@ -238,21 +238,19 @@ def test_idle_servers_without_minimum_have_no_candidate(law: Linear | Iteration)
 def test_idle_servers_keep_minimum_and_unscaled_batch() -> None:
     profile = {"maxBatchSize": 16, "atTokens": 4096, "kvCapacity": 1}
     only = column(found(rate_rpm=0.0, profile=profile, server={"minNumReplicas": 2}, target={"slo-itl": 1}))
-    assert (only["numReplicas"], only["maxBatch"], only["cost"]) == (2, 16, 2 * 3 * 30)
+    assert (only["numReplicas"], only["maxBatch"], only["costCentsPerH"]) == (2, 16, 2 * 3 * 30)
     # The reference's own figures in the form of the linear law; recorded in optimizer/case00.json.
-    assert only["itlAverage"] == pytest.approx(20.5)
-    assert only["ttftAverage"] == pytest.approx(50.02)
-    assert only["maxArrivalRatePerReplica"] == pytest.approx(16 / (50.02 + 20 + 0.5 * 16) * 60_000)
+    assert only["itlMs"] == pytest.approx(20.5)
+    assert only["ttftMs"] == pytest.approx(50.02)
+    assert only["maxRateRpm"] == pytest.approx(16 / (50.02 + 20 + 0.5 * 16) * 60_000)
     assert (only["utilization"], only["loss"]) == (0, 0)
 
 
 def test_idle_iteration_law_metrics_match_the_reference() -> None:
     only = column(found(Iteration(20, 0.5, 0.001, 512, 200), rate_rpm=0.0, server={"minNumReplicas": 1}))
-    assert only["itlAverage"] == pytest.approx(20.5)  # as in the reference: α + β
-    assert only["ttftAverage"] == pytest.approx(20.5 + 0.001 * 16)  # α + β + γN
-    assert only["maxArrivalRatePerReplica"] == pytest.approx(
-        16 / (20.5 + 0.001 * 16 + 20 + 0.5 * 16) * 60_000
-    )
+    assert only["itlMs"] == pytest.approx(20.5)  # as in the reference: α + β
+    assert only["ttftMs"] == pytest.approx(20.5 + 0.001 * 16)  # α + β + γN
+    assert only["maxRateRpm"] == pytest.approx(16 / (20.5 + 0.001 * 16 + 20 + 0.5 * 16) * 60_000)
 
 
 # --- rejections -------------------------------------------------------------------------------------------
@@ -556,11 +554,11 @@ def test_extreme_values_are_sized_or_rejected_with_a_reason(
     if len(candidates.table):
         only = column(candidates)
         assert only["numReplicas"] >= 1
-        assert only["maxArrivalRatePerReplica"] > 0
+        assert only["maxRateRpm"] > 0
         if rate_rpm:
-            assert only["itlAverage"] <= 100 * (1 + 1e-6)
-            assert only["ttftAverage"] <= 5000 * (1 + 1e-6)
-            assert only["numReplicas"] * only["maxArrivalRatePerReplica"] >= rate_rpm * (1 - 1e-8)
+            assert only["itlMs"] <= 100 * (1 + 1e-6)
+            assert only["ttftMs"] <= 5000 * (1 + 1e-6)
+            assert only["numReplicas"] * only["maxRateRpm"] >= rate_rpm * (1 - 1e-8)
     else:
         only_one = rejection(candidates)
         assert only_one.reason in {"slo_unattainable", "no_work", "replica_limit"}

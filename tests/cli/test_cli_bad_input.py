@@ -509,7 +509,7 @@ def test_the_largest_costs_and_counts_do_not_overflow(run: Run, tmp_path: Path) 
     source["accelerators"][0] |= {"cost": 1e15, "multiplicity": 10_000}
     plan, _ = both(run, tmp_path, source | {"optimizer": {"unlimited": True}})
     pool = plan["allocations"]["s"][0]
-    assert pool["cost"] == pytest.approx(1e15 * 10_000 * pool["numReplicas"])
+    assert pool["costCentsPerH"] == pytest.approx(1e15 * 10_000 * pool["numReplicas"])
     assert plan["capacity"][0]["used"] == 10**8 * pool["numReplicas"]
 
 

@@ -28,18 +28,21 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
 
 
 def rate(plan: Json) -> float:
-    return float(sum(pool["arrivalRate"] for pool in plan["allocations"]["s"]))
+    return float(sum(pool["arrivalRateRpm"] for pool in plan["allocations"]["s"]))
 
 
 def test_plans_are_made_for_the_scaled_load(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = answer(capsys, "solve", path, "--scale", 1.5)
     assert rate(plan) == pytest.approx(3000)
     expected = solve(load_system(path).with_load("s", arrival_rate_rpm=3000.0))
-    assert plan["totalCost"] == expected.total_cost_cents_per_h
+    assert plan["totalCostCentsPerH"] == expected.total_cost_cents_per_h
     (candidate,) = answer(capsys, "candidates", path, "--scale", 1.5)["candidates"]
     assert candidate["numReplicas"] == plan["allocations"]["s"][0]["numReplicas"]
-    assert answer(capsys, "explain", path, "--scale", 1.5)["plan"]["totalCost"] == plan["totalCost"]
-    offered = answer(capsys, "simulate", path, "--scale", 1.5, "--requests", 2000)["offered"]
+    assert (
+        answer(capsys, "explain", path, "--scale", 1.5)["plan"]["totalCostCentsPerH"]
+        == plan["totalCostCentsPerH"]
+    )
+    offered = answer(capsys, "simulate", path, "--scale", 1.5, "--requests", 2000)["offeredRps"]
     assert offered == pytest.approx(3000 / 60)
 
 

@@ -13,11 +13,11 @@ from optimizer import Plan
 TEXTS: list[tuple[str, str, Any, str]] = [
     # scenario, place in the plan, a false value or what is made of the true one, what verify must say
     ("greedy", "status", "optimal", "a plan of the solver 'greedy' is not 'optimal'"),
-    ("fleet", "objective", plus(1), "objective is .* at the level of value"),
+    ("fleet", "costChangeWithPenaltyCentsPerH", plus(1), "objective is .* at the level of value"),
     ("fleet", "levels.-2.bound", plus(1), "level 'value': the bound .* is above"),
     ("fleet", "allocations", lambda x: x | {"nobody": []}, "nobody: not in the system"),
     ("fleet", "allocations.kept.0.accelerator", "A", "kept: must keep B, not A"),
-    ("fleet", "allocations.free.0.ttftAverage", times(0.9), "allocations.free.0.ttftAverage is .*, the plan"),
+    ("fleet", "allocations.free.0.ttftMs", times(0.9), "allocations.free.0.ttftMs is .*, the plan"),
     (
         "fleet",
         "allocations.free.0.estimated",
@@ -26,15 +26,20 @@ TEXTS: list[tuple[str, str, Any, str]] = [
     ),
     ("fleet", "unserved.1.reason", "no_target", "unserved.1.reason is 'capacity', the plan says"),
     ("running", "kept.0.numReplicas", plus(2), "5 cards of A are used, with those kept; 4 are available"),
-    ("queued", "sharedQueues.q.members.b.ttftAverage", times(0.9), "sharedQueues.q.members.b.ttftAverage is"),
+    ("queued", "sharedQueues.q.members.b.ttftMs", times(0.9), "sharedQueues.q.members.b.ttftMs is"),
     ("shared", "sharedCards.0.mode", "whole", "shared-v: 2 replicas on a full card"),
-    ("shared", "sharedCards.0.servers.0.maxArrivalRate", times(0.999), "shared-v: a card carries "),
+    ("shared", "sharedCards.0.servers.0.maxArrivalRateRpm", times(0.999), "shared-v: a card carries "),
     ("robust", "reserves.0.hasReserve", False, "fails: keeps its reserve, the plan says that it does not"),
     ("robust", "limits.0.used", 1.0, "limits.0.used is 57.2, the plan says 1"),
-    ("robust", "rented.0.cost", 1.0, "rented.0.cost is 7.2, the plan says 1"),
+    ("robust", "rented.0.costCentsPerH", 1.0, "rented.0.costCentsPerH is 7.2, the plan says 1"),
     ("split", "versions.chat.rollBack", False, "versions.chat.rollBack is true, the plan says false"),
     ("available", "replicaCounts", {}, "replicaCounts.a is given, the plan says absent"),
-    ("routed", "routes.chat.costAllLarge", None, "routes.chat.costAllLarge is 12,600, the plan says absent"),
+    (
+        "routed",
+        "routes.chat.allLargeCentsPerH",
+        None,
+        "routes.chat.allLargeCentsPerH is 12,600, the plan says absent",
+    ),
     (
         "lengths",
         "lengthPools.a.pools.0.belowTokens",

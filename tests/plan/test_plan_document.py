@@ -55,25 +55,25 @@ def test_changes_say_from_where_to_where_and_at_what_cost() -> None:
             "server": "moved",
             "from": [{"accelerator": "A", "numReplicas": 1}],
             "to": [{"accelerator": "B", "numReplicas": 1}],
-            "costChange": -38.0,
+            "costChangeCentsPerH": -38.0,
         },
         {
             "server": "new",
             "from": [],
             "to": [{"accelerator": "A", "numReplicas": 1}],
-            "costChange": 10.0,
+            "costChangeCentsPerH": 10.0,
         },
         {
             "server": "stopped",
             "from": [{"accelerator": "B", "numReplicas": 2}],
             "to": [],
-            "costChange": -24.0,
+            "costChangeCentsPerH": -24.0,
         },
         {
             "server": "unserved",
             "from": [{"accelerator": GONE, "numReplicas": 1}],
             "to": [],
-            "costChange": -3.0,
+            "costChangeCentsPerH": -3.0,
         },
     ]
 
@@ -176,33 +176,40 @@ def test_json_has_the_keys_of_the_design_in_their_order() -> None:
     wire = json.loads(solve(mixed_fortunes()).to_json())
     assert list(wire) == [
         "warnings",
+        "inferplanVersion",
+        "documentHash",
         "status",
         "solver",
         "complete",
-        "objective",
-        "bound",
+        "totalCostCentsPerH",
+        "costChangeWithPenaltyCentsPerH",
+        "boundCentsPerH",
         "gap",
         "levels",
-        "totalCost",
         "allocations",
         "unserved",
         "capacity",
         "changes",
     ]
-    assert list(wire["levels"][0]) == ["name", "value", "bound", "gap"]
-    assert list(wire["unserved"][0]) == ["server", "priority", "reason", "detail", "servedFraction"]
+    assert list(wire["levels"][0]) == ["name", "unit", "value", "bound", "gap"]
+    assert list(wire["unserved"][0])[:5] == ["server", "class", "model", "priority", "reason"]
     assert list(wire["capacity"][0]) == ["type", "limit", "used"]
-    assert list(wire["changes"][0]) == ["server", "from", "to", "costChange"]
-    assert list(wire["allocations"]["kept"][0])[:10] == [
+    assert list(wire["changes"][0]) == ["server", "from", "to", "costChangeCentsPerH"]
+    assert list(wire["allocations"]["kept"][0])[:15] == [
+        "class",
+        "model",
+        "priority",
+        "type",
+        "cards",
         "accelerator",
         "numReplicas",
         "maxBatch",
-        "cost",
-        "arrivalRate",
-        "maxArrivalRate",
-        "itlAverage",
-        "ttftAverage",
-        "waitAverage",
+        "costCentsPerH",
+        "arrivalRateRpm",
+        "maxArrivalRateRpm",
+        "itlMs",
+        "ttftMs",
+        "waitMs",
         "utilization",
     ]
 

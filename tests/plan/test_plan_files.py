@@ -29,24 +29,30 @@ def test_a_plan_that_was_written_is_read_back(plan: Plan, tmp_path: Path) -> Non
     [
         (lambda p: p.pop("status"), "status: missing"),
         (lambda p: p.update(colour=1), "colour: unknown key"),
-        (lambda p: p["allocations"]["a"][0].update(cost="1"), r"allocations\.a\[0\]\.cost: must be a number"),
         (
-            lambda p: p["allocations"]["a"][0].update(cost=-1),
-            r"allocations\.a\[0\]\.cost: must be at least 0",
+            lambda p: p["allocations"]["a"][0].update(costCentsPerH="1"),
+            r"allocations\.a\[0\]\.costCentsPerH: must be a number",
+        ),
+        (
+            lambda p: p["allocations"]["a"][0].update(costCentsPerH=-1),
+            r"allocations\.a\[0\]\.costCentsPerH: must be at least 0",
         ),
         (
             lambda p: p["allocations"]["a"][0].update(numReplicas=0),
             r"allocations\.a\[0\]\.numReplicas: must be at least 1, not 0",
         ),
         (
-            lambda p: p["allocations"]["a"][0].update(arrivalRate=-2),
-            r"allocations\.a\[0\]\.arrivalRate: must be at least 0 and at most 1e\+30, not -2",
+            lambda p: p["allocations"]["a"][0].update(arrivalRateRpm=-2),
+            r"allocations\.a\[0\]\.arrivalRateRpm: must be at least 0 and at most 1e\+30, not -2",
         ),
         (
-            lambda p: p["allocations"]["a"][0].update(waitAverage=1e300),
-            r"allocations\.a\[0\]\.waitAverage: must be at least 0 and at most 1e\+30, not 1e\+300",
+            lambda p: p["allocations"]["a"][0].update(waitMs=1e300),
+            r"allocations\.a\[0\]\.waitMs: must be at least 0 and at most 1e\+30, not 1e\+300",
         ),
-        (lambda p: p.update(totalCost=7), "totalCost: 7 differs from the cost of the allocations, 20"),
+        (
+            lambda p: p.update(totalCostCentsPerH=7),
+            "totalCostCentsPerH: 7 differs from the cost of the allocations, 20",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(
@@ -85,3 +91,14 @@ def test_text_that_is_neither_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SpecError, match=r"x\.json"):
         load_system_or_plan(path)
+
+
+def test_plans_of_older_versions_are_refused_in_one_sentence(plan: Plan, tmp_path: Path) -> None:
+    """Amounts of older plans have no units in their names: `totalCost` was in cents."""
+    value = json.loads(plan.to_json())
+    value["totalCost"] = value.pop("totalCostCentsPerH")
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    for read in (load_plan, load_system_or_plan):
+        with pytest.raises(SpecError, match=r"plan\.json: this plan was written by an older inferplan; plan again"):
+            read(path)

@@ -31,8 +31,9 @@ def moved(name: str, to: str, replicas: int) -> Lie:
         used = {item["type"]: item for item in plan["capacity"]}
         used[pool["accelerator"]]["used"] -= pool["numReplicas"] * cards[pool["accelerator"]]
         used[to]["used"] += replicas * cards[to]
-        plan["totalCost"] += replicas * costs[to] - pool["cost"]
-        pool |= {"accelerator": to, "numReplicas": replicas, "cost": replicas * costs[to]}
+        plan["totalCostCentsPerH"] += replicas * costs[to] - pool["costCentsPerH"]
+        pool |= {"accelerator": to, "numReplicas": replicas, "costCentsPerH": replicas * costs[to]}
+        pool |= {"type": to, "cards": replicas * cards[to]}
 
     return lie
 
@@ -56,7 +57,12 @@ def test_every_spoilt_figure_is_also_seen_by_the_second_checker() -> None:
     """The checker of the oracles is no weaker, or a mistake of both would go unnoticed."""
     system = system_of("fleet")
     assert check_plan(wire(plan_of("fleet")), system) == []
-    for name, value in (("cost", 1.0), ("arrivalRate", 1.0), ("maxArrivalRate", 1.0), ("maxBatch", 999)):
+    for name, value in (
+        ("costCentsPerH", 1.0),
+        ("arrivalRateRpm", 1.0),
+        ("maxArrivalRateRpm", 1.0),
+        ("maxBatch", 999),
+    ):
 
         def lie(plan: Json, change: Json = {name: value}) -> None:  # noqa: B006  read only
             plan["allocations"]["free"][0] |= change

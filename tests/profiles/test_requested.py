@@ -147,7 +147,7 @@ def test_plans_at_the_lower_end_cost_no_more(capsys: pytest.CaptureFixture[str],
         assert main(["solve", str(path), "--estimates", end, "--json"]) == 0
         plan = json.loads(capsys.readouterr().out)
         assert {pool["estimated"] for pool in plan["allocations"]["s"]} == {end}
-        costs.append(plan["totalCost"])
+        costs.append(plan["totalCostCentsPerH"])
     assert costs == sorted(costs)
     assert costs[0] < costs[2]
 

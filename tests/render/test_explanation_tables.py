@@ -184,7 +184,7 @@ def test_unknown_alternatives_change_no_service() -> None:
     assert item.next_best is not None
     assert (item.next_best.pools, item.next_best.effect.interval) == ((), None)
     assert "Changes of service with the next-best alternative" in told(found)
-    interval = EffectRange(level="value", low=-1.0, high=0.0)
+    interval = EffectRange(level="value", unit="cents/h", low=-1.0, high=0.0)
     effect = item.next_best.effect.model_copy(update={"interval": interval})
     alternative = item.next_best.model_copy(update={"effect": effect})
     unproved = item.model_copy(update={"next_best": alternative})

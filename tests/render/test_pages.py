@@ -342,7 +342,7 @@ def test_power_is_shown_per_pool_and_per_card() -> None:
     assert row.power_w is not None
     shown = {row[0]: row for row in rows(render_report(report, system, "markdown"), "Assignment")}
     assert ["small", *shown["small"][-2:]] == [
-        "small", f"{row.power_w:,.0f}", f"{row.power_w / row.units:,.0f}"
+        "small", f"{row.power_w:,.0f}", f"{row.power_w / row.cards:,.0f}"
     ]  # fmt: skip
     without = {name: item.model_copy(update={"power": Power()}) for name, item in system.accelerators.items()}
     plain = system.with_items(*without.values())

@@ -7,6 +7,7 @@ from shown_text import page_of, text_of
 
 from optimizer import load_system, solve
 from optimizer.plan import TargetFigure
+from optimizer.queueing.measures import MISSED, TargetMeasure
 from optimizer.render.plan_sections import plan_sections
 
 DOCUMENT = """
@@ -29,9 +30,9 @@ count: [{type: H100, count: 4}]
 @pytest.mark.parametrize(
     ("figure", "text"),
     [
-        (TargetFigure(measure="p95 TTFT", value=512.3, limit=800), "p95 TTFT 512.3 ms (800 ms)"),
+        (TargetFigure.of(TargetMeasure("ttft", 95), 512.3, 800), "p95 TTFT 512.3 ms (800 ms)"),
         (
-            TargetFigure(measure="share of requests beyond a target", value=0.024, limit=0.03),
+            TargetFigure.of(MISSED, 0.024, 0.03),
             "97.6 % within (97 %)",
         ),
     ],

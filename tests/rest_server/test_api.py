@@ -115,7 +115,7 @@ def test_the_time_of_each_stage_stands_in_a_header(service: TestClient) -> None:
 def test_an_empty_system_has_an_empty_plan_on_every_route(service: TestClient, source: Json) -> None:
     plan = service.post("/v1/plan", json=source)
     assert plan.status_code == 200
-    assert (plan.json()["status"], plan.json()["totalCost"]) == ("optimal", 0)
+    assert (plan.json()["status"], plan.json()["totalCostCentsPerH"]) == ("optimal", 0)
     assert plan.json()["allocations"] == {}
     assert plan.json()["unserved"] == []
     for route, body in (("candidates", source), ("explain", source), ("report", {"system": source})):

@@ -283,8 +283,8 @@ def test_loads_remain_if_planning_fails(service: TestClient, monkeypatch: pytest
         stored = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
         assert stored["arrivalRate"] == 90 + status
         now = service.get("/v1/plan").json()
-        assert {key: now[key] for key in before.keys() - {"age"}} == {
-            key: before[key] for key in before.keys() - {"age"}
+        assert {key: now[key] for key in before.keys() - {"ageSeconds"}} == {
+            key: before[key] for key in before.keys() - {"ageSeconds"}
         }
         refused(service.post("/v1/loads", json=loads, headers={"If-Match": tag}), 412)
     assert revision_of(service.get("/v1/servers")) == revision_of(planned) + 2
@@ -304,7 +304,7 @@ def test_a_fleet_whose_last_server_leaves_gets_an_empty_plan(service: TestClient
         assert service.delete(f"/v1/servers/{name}").status_code in {200, 204}
     answer = service.post("/v1/loads", json={})
     assert (answer.status_code, answer.json()["allocations"]) == (200, {})
-    assert answer.json()["totalCost"] == 0
+    assert answer.json()["totalCostCentsPerH"] == 0
     assert service.get("/v1/plan").json()["allocations"] == {}
 
 
@@ -346,7 +346,7 @@ def test_an_output_length_of_zero_leaves_the_last_one(service: TestClient, lengt
     kept = {"arrivalRate": 700, "avgInTokens": length.get("avgInTokens", before["avgInTokens"])}
     assert [item["currentAlloc"]["load"] for item in stored] == [before | kept, before | {"arrivalRate": 90}]
     for name, rate in (("s", 700), ("t", 90)):
-        assert sum(pool["arrivalRate"] for pool in answer.json()["allocations"][name]) == rate
+        assert sum(pool["arrivalRateRpm"] for pool in answer.json()["allocations"][name]) == rate
     # A null is not given, so the length stays as it is.
     answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700, "avgOutTokens": None}})
     assert (answer.status_code, "x-inferplan-missing" in answer.headers) == (200, False)
@@ -448,7 +448,7 @@ def test_the_last_plan_is_kept_with_its_age_and_revision(service: TestClient) ->
     found = service.get("/v1/plan")
     answered = time.time()
     plan = found.json()
-    age_s = plan.pop("age")
+    age_s = plan.pop("ageSeconds")
     assert asked - after - 0.001 <= age_s <= answered - before + 0.001  # in whole milliseconds
     assert f'"run-{plan.pop("revision")}"' == found.headers["etag"] == made.headers["etag"]
     assert abs(int(found.headers["age"]) - age_s) <= 1

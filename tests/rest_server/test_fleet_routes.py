@@ -156,10 +156,10 @@ def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
         service.put("/v1/fleet", json=given)
         first = service.post("/v1/loads", json={"s": {"arrivalRate": 3000}}).json()["allocations"]["s"][0]
         again = service.post("/v1/loads", json={"s": {"arrivalRate": 3100}}).json()["allocations"]["s"][0]
-        assert again["arrivalRate"] == first["arrivalRate"] == 3000
+        assert again["arrivalRateRpm"] == first["arrivalRateRpm"] == 3000
         assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 3100
         step = service.post("/v1/loads", json={"s": {"arrivalRate": 9000}}).json()["allocations"]["s"][0]
-        assert step["arrivalRate"] == 9000
+        assert step["arrivalRateRpm"] == 9000
 
 
 def test_noise_of_queues_and_versions_is_not_planned_for() -> None:
@@ -178,8 +178,8 @@ def test_noise_of_queues_and_versions_is_not_planned_for() -> None:
         rates = {"a": 2050, "b": 1050, "v": 3100}
         body = {name: {"arrivalRate": rate} for name, rate in rates.items()}
         again = service.post("/v1/loads", json=body).json()["allocations"]
-        assert {name: pools[0]["arrivalRate"] for name, pools in again.items()} == {
-            name: pytest.approx(pools[0]["arrivalRate"]) for name, pools in first.items()
+        assert {name: pools[0]["arrivalRateRpm"] for name, pools in again.items()} == {
+            name: pytest.approx(pools[0]["arrivalRateRpm"]) for name, pools in first.items()
         }
         stored = {one["name"]: one for one in service.get("/v1/servers").json()["servers"]}
         assert {n: one["currentAlloc"]["load"]["arrivalRate"] for n, one in stored.items()} == rates

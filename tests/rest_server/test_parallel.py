@@ -123,7 +123,7 @@ def snapshot(names: list[str], rate: float) -> Json:
 
 def planned_rates(plan: Json) -> set[float]:
     """Return the rates that a plan's pools carry; requests a minute come back from requests a second."""
-    return {round(pool["arrivalRate"], 6) for pools in plan["allocations"].values() for pool in pools}
+    return {round(pool["arrivalRateRpm"], 6) for pools in plan["allocations"].values() for pool in pools}
 
 
 @pytest.mark.slow

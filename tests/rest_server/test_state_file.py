@@ -204,7 +204,16 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(
     with monkeypatch.context() as newer:
         newer.setattr("rest_server.state_file.SCHEMA_VERSION", state_rows.SCHEMA_VERSION + 1)
         made(path).close()
-    refused(path, "version 2 .*newer inferplan")
+    refused(path, "version 3 .*newer inferplan")
+
+
+def test_a_file_with_plans_of_an_older_version_is_refused_and_left_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("rest_server.state_file.SCHEMA_VERSION", 1)
+        made(path).close()
+    refused(path, "version 1 of state files, whose plans an older inferplan wrote; .* plan again")
 
 
 @pytest.mark.parametrize("damage", ["page", "document", "row", "short"])

@@ -210,7 +210,7 @@ def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) 
         (item["accelerator"], "m", item["server"], CLASSES[item["server"]]): item["desiredReplicas"]
         for item in targets
     }
-    assert found["inferplan_plan_cost_per_hour",] == plan["totalCost"]
+    assert found["inferplan_plan_cost_per_hour",] == plan["totalCostCentsPerH"]
     assert found["inferplan_unserved_requests_per_minute", "no_candidate", "lost"] == 60
     assert found["inferplan_unserved_servers",] == 2
     assert found["inferplan_solver_workers", "plans"] >= 1

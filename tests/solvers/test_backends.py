@@ -80,7 +80,9 @@ def test_highs_and_cbc_agree_under_a_saturation_policy(specs: Path) -> None:
 def test_the_command_line_takes_a_backend(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not main(["solve", str(specs / "small"), "--limited", "--backend", "CBC", "--json"])
     plan = json.loads(capsys.readouterr().out)
-    assert plan["totalCost"] == pytest.approx(41_857.75)  # shared/reference/README.md, "Known answers"
+    assert plan["totalCostCentsPerH"] == pytest.approx(
+        41_857.75
+    )  # shared/reference/README.md, "Known answers"
     assert (plan["status"], plan["gap"]) == ("optimal", 0)
 
 

@@ -152,7 +152,7 @@ def test_the_command_line_plans_the_loads_of_the_file(
     small = load_system(specs / "small")
     path = write(tmp_path, "server,arrivalRate\n" + "".join(f"{name},0\n" for name in small.servers))
     assert not main(["solve", str(specs / "small"), "--load", str(path), "--json"])
-    assert '"totalCost": 0.0' in capsys.readouterr().out
+    assert '"totalCostCentsPerH": 0.0' in capsys.readouterr().out
 
 
 # --- how it is refused -------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def rates_of(source: System) -> dict[Pair, tuple[float, int]]:
     """Return the largest rate of every pair, over all batches where they are chosen, and the batch limit."""
     return {
         (str(row["server"]), str(row["accelerator"])): (
-            float(str(row["bestArrivalRatePerReplica"])),
+            float(str(row["bestRateRpm"])),
             int(str(row["batchCeiling"])),
         )
         for row in find_candidates(source).to_wire()["candidates"]

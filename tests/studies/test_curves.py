@@ -78,7 +78,7 @@ def test_batch_limits_are_shown_over_equal_factors(fleet: System, specs: Path) -
 def test_the_cost_curve_says_what_sizing_at_that_load_says(fleet: System, rate: float) -> None:
     panel = curves(make_figure(fleet, "cost", server="s"))
     at_rate = find_candidates(fleet.with_load("s", arrival_rate_rpm=rate)).to_wire()["candidates"]
-    expected = {c["accelerator"]: c["cost"] for c in at_rate}
+    expected = {c["accelerator"]: c["costCentsPerH"] for c in at_rate}
     assert {series.name for series in panel.series} == set(expected)
     for series in panel.series:
         after = next(y for x, y in points(series) if x >= rate)

@@ -111,8 +111,8 @@ def test_sweep_samples_days_of_a_trace_that_names_a_route(
     days = json.loads(capsys.readouterr().out)["days"]
     assert days["daysInFull"] == 1
     largest = solve(load_system(SPEC)).total_cost_cents_per_h
-    assert days["fleets"][-1]["totalCost"] <= largest
-    assert days["fleets"][-1]["safeDays"] == 1
+    assert days["fleets"][-1]["totalCostCentsPerH"] <= largest
+    assert days["fleets"][-1]["safeDaysShare"] == 1
 
 
 @pytest.mark.slow

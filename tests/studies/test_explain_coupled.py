@@ -198,7 +198,7 @@ def test_looser_targets_find_the_patterns_of_shared_cards_again() -> None:
 def test_intervals_without_a_bound_are_words(low: float, high: float, text: str) -> None:
     system = load_system(random_coupled(0))
     plan = solve(system).model_copy(update={"total_cost_cents_per_h": 1000.0})
-    interval = EffectRange(level="value", low=low, high=high)
+    interval = EffectRange(level="value", unit="cents/h", low=low, high=high)
     assert interval_text(interval, Money.of(plan), plan) == text
     assert is_unsettled(interval, plan) == (text == "not settled in time")
 

@@ -87,10 +87,10 @@ def test_repaired_plans_verify_with_their_own_factors_only() -> None:
     plan = repaired().plan
     assert verify(plan, system()) == []
     plain = plan.model_copy(update={"rate_factors": {}})
-    assert any(".maxArrivalRate is" in line for line in verify(plain, system()))
+    assert any(".maxArrivalRateRpm is" in line for line in verify(plain, system()))
     (accelerator,) = (pool.accelerator for pool in plan.allocations["s"])
     for factors, said in (
-        ({"s": {accelerator: plan.rate_factors["s"][accelerator] / 2}}, ".maxArrivalRate is"),
+        ({"s": {accelerator: plan.rate_factors["s"][accelerator] / 2}}, ".maxArrivalRateRpm is"),
         ({"s": {accelerator: 1.5}}, "not from 0 to less than 1"),
         ({"s": {accelerator: 0.0}}, "no rate meets the targets"),
         ({"s": {"X": 0.5}}, "which the system does not have"),

@@ -1,18 +1,16 @@
 """The section of a plan about result caches."""
 
-from pydantic import Field
-
-from optimizer.documents import Document
+from optimizer.documents import Output
 
 
-class CacheUse(Document):
+class CacheUse(Output):
     """Requests that a server's result cache answers, and those that its replicas serve."""
 
     server: str
     """Name of the server."""
-    hit_rate: float = Field(alias="cacheHitRate")
+    hit_rate: float
     """Share of the requests that the cache answers."""
-    hits_rpm: float = Field(alias="hits")
+    hits_rpm: float
     """Requests that the cache answers [requests/min]."""
-    misses_rpm: float = Field(alias="misses")
+    misses_rpm: float
     """Requests that replicas serve [requests/min]."""

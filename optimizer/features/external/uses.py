@@ -1,22 +1,20 @@
 """The section of a plan about rented external services."""
 
-from pydantic import Field
-
-from optimizer.documents import Document
+from optimizer.documents import Output
 
 
-class Rented(Document):
+class Rented(Output):
     """A server whose requests an external service answers."""
 
     server: str
     """Name of the server."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    arrival_rate_rpm: float
     """Load of the server [requests/min]."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the external service at the server's load [cents/h]."""
-    cost_per_million: float = Field(alias="costPerMillion")
+    cost_per_million: float
     """Cost of the external service per million tokens, input plus output [cents]."""
-    itl_ms: float = Field(alias="itlAverage")
+    itl_ms: float
     """Mean inter-token latency [ms]."""
-    ttft_ms: float = Field(alias="ttftAverage")
+    ttft_ms: float
     """Mean time to first token [ms]."""

@@ -4,14 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 
 Reason = Literal[
     "cheaper", "needed", "required", "limits", "one_replica_more", "more_replicas", "unattainable", "unserved"
 ]
 
 
-class LengthPoolUse(Document):
+class LengthPoolUse(Output):
     """A pool of a server with pools by length."""
 
     server: str
@@ -20,15 +20,15 @@ class LengthPoolUse(Document):
     """
     shapes: tuple[str, ...] = Field(strict=False)
     """Request shapes that the pool serves, by ascending prompt length."""
-    below_tokens: int | None = Field(None, alias="belowTokens", exclude_if=is_none)
+    below_tokens: int | None = Field(None, exclude_if=is_none)
     """Rule of the router: prompts with fewer tokens go to the first pool for which this holds, and all others
     to the last. Absent for the last pool.
     """
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    arrival_rate_rpm: float
     """Load of the pool [requests/min]."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas of the pool."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""
 
     @property
@@ -38,33 +38,33 @@ class LengthPoolUse(Document):
         return {"shapes": ", ".join(self.shapes), **below}
 
 
-class SizedPool(Document):
+class SizedPool(Output):
     """A pool sized alone, on the accelerator where it costs least, regardless of limits."""
 
     shapes: tuple[str, ...] = Field(strict=False)
     """Request shapes that the pool serves."""
     accelerator: str
     """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas."""
-    needed_replicas: float = Field(alias="neededReplicas")
+    needed_replicas: float
     """Load divided by the maximum rate of a replica, as a decimal number."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""
 
 
-class LengthUse(Document):
+class LengthUse(Output):
     """Pools by length of a server, and what one pool or several pools would cost."""
 
     pools: tuple[LengthPoolUse, ...] = Field(strict=False)
     """Pools of the plan, by ascending prompt length; one if the server is not divided."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of these pools [cents/h]."""
     together: SizedPool | None = None
     """One pool for all shapes, at least cost on one accelerator and regardless of limits on cards; null if no
     accelerator meets the targets.
     """
-    by_length: tuple[SizedPool, ...] = Field((), alias="byLength", strict=False)
+    by_length: tuple[SizedPool, ...] = Field((), strict=False)
     """Two or more pools of least total cost, each on one accelerator and regardless of limits on cards; empty
     if no accelerators meet the targets.
     """

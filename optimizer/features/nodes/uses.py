@@ -6,32 +6,32 @@ from operator import not_
 from pydantic import Field
 
 from optimizer.arrays import grouped, totals
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 
 
-class NodeReplicas(Document):
+class NodeReplicas(Output):
     """Replicas of one pool in one node."""
 
     server: str
     """Name of the planned server, or of the group of shared cards."""
     accelerator: str
     """Accelerator of the replicas."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas in the node; 1 if the node holds a part of a replica."""
     cards: int
     """Number of cards that one replica has in the node."""
-    cost_cents_per_h: float = Field(alias="costCentsPerH")
+    cost_cents_per_h: float
     """Share of these replicas, in all nodes with these contents, in the cost of the nodes of their card
     type [cents/h]. Shares are in proportion to cards, so replicas also pay for free cards.
     """
 
 
-class NodeContents(Document):
+class NodeContents(Output):
     """Nodes of a type that hold the same replicas."""
 
-    num_nodes: int = Field(alias="numNodes")
+    num_nodes: int
     """Number of these nodes."""
-    free_cards: int = Field(alias="freeCards")
+    free_cards: int
     """Number of cards that are free in each of them."""
     replicas: tuple[NodeReplicas, ...] = Field(strict=False)
     """Replicas in each of them."""
@@ -39,22 +39,22 @@ class NodeContents(Document):
     """Names of these nodes, such as `p5/3`; absent if `currentAlloc` states no nodes."""
 
 
-class NodeUse(Document):
+class NodeUse(Output):
     """Nodes of one type that a plan uses."""
 
     node: str
     """Name of the node type."""
     type: str
     """Accelerator type of the cards."""
-    num_nodes: int = Field(alias="numNodes")
+    num_nodes: int
     """Number of nodes that the plan uses, with spare ones."""
-    spare_nodes: int = Field(0, alias="spareNodes", exclude_if=not_)
+    spare_nodes: int = Field(0, exclude_if=not_)
     """Number of these nodes that stay empty, in case others fail; absent if there are none."""
     cards: int
     """Number of cards of all these nodes."""
-    free_cards: int = Field(alias="freeCards")
+    free_cards: int
     """Number of cards of these nodes that no replica uses, without those of spare nodes."""
-    cost_cents_per_h: float = Field(alias="costCentsPerH")
+    cost_cents_per_h: float
     """Cost of the nodes [cents/h]."""
     contents: tuple[NodeContents, ...] = Field(strict=False)
     """Which replicas lie in which nodes. Replicas stay on the nodes that `currentAlloc` states. Of the
@@ -66,20 +66,20 @@ class NodeUse(Document):
     """Nodes that have replicas now and none in the plan; absent if there are none."""
 
 
-class NodeMove(Document):
+class NodeMove(Output):
     """Replicas that move from one node to another, start or stop; only with nodes in `currentAlloc`."""
 
     server: str
     """Name of the planned server."""
     accelerator: str
     """Accelerator of the replicas."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas."""
-    before: str | None = Field(None, alias="from", exclude_if=is_none)
+    before: str | None = Field(None, exclude_if=is_none)
     """Node on which they run now, such as `p5/3`; absent if they start, or if it is unknown."""
-    after: str | None = Field(None, alias="to", exclude_if=is_none)
+    after: str | None = Field(None, exclude_if=is_none)
     """Node on which they run in the plan; absent if they stop."""
-    penalty_cents_per_h: float = Field(0.0, alias="penaltyCentsPerH")
+    penalty_cents_per_h: float = 0.0
     """Transition penalty on the cost of the replicas on both nodes [cents/h], which is not in `objective`; 0
     if they start or stop.
     """

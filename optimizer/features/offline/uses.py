@@ -1,11 +1,9 @@
 """The section of a plan about offline work."""
 
-from pydantic import Field
-
-from optimizer.documents import Document
+from optimizer.documents import Output
 
 
-class DeadlineUse(Document):
+class DeadlineUse(Output):
     """Offline work of a server, and its completion time."""
 
     server: str
@@ -14,12 +12,12 @@ class DeadlineUse(Document):
     """Number of requests."""
     hours: float
     """Time from now to the deadline [h]."""
-    capacity_rpm: float = Field(alias="capacity")
+    capacity_rpm: float
     """Maximum rate of the server's pools [requests/min]; offline work uses all of it until it is completed.
     """
-    finishes_h: float | None = Field(None, alias="finishes")
+    finishes_h: float | None = None
     """Time from now to completion at that rate [h]; null if there are no pools."""
-    done_in_time: float = Field(alias="done")
+    done_in_time: float
     """Number of requests completed by the deadline."""
-    in_time: bool = Field(alias="inTime")
+    in_time: bool
     """Whether all requests are completed by the deadline."""

@@ -2,27 +2,27 @@
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 
 
-class ReserveUse(Document):
+class ReserveUse(Output):
     """Reserve that a server requires, and whether the plan provides it."""
 
     server: str
     """Name of the server."""
-    has_reserve: bool = Field(alias="hasReserve")
+    has_reserve: bool
     """Whether the server has all of its required reserve; false if it is not served in full."""
-    headroom_wanted: float = Field(0.0, alias="headroomWanted")
+    headroom_wanted: float = 0.0
     """Required headroom, as a share of the load."""
-    spare_replicas: int = Field(0, alias="spareReplicas")
+    spare_replicas: int = 0
     """Required number of spare replicas."""
-    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    availability_target: float | None = Field(None, exclude_if=is_none)
     """Minimum probability that enough replicas are available; absent if none is required."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas beyond those that the load needs [cents/h]."""
 
 
-class ReplicaPurposes(Document):
+class ReplicaPurposes(Output):
     """Replica counts by purpose of a server with an availability target or a roll-out."""
 
     replicas: int
@@ -37,15 +37,15 @@ class ReplicaPurposes(Document):
     """Number of additional replicas for the availability target, beyond the spare ones."""
     rollout: int = 0
     """Number of extra replicas during a roll-out."""
-    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    availability_target: float | None = Field(None, exclude_if=is_none)
     """Minimum probability that enough replicas are available; absent if none is required. `utilization`,
     `fullUtilization` and `bothFrom` are then absent, too.
     """
     utilization: float | None = Field(None, exclude_if=is_none)
     """Utilisation of the replicas at the load, 0 to 1."""
-    full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
+    full_utilization: float | None = Field(None, exclude_if=is_none)
     """Utilisation of a replica at its maximum rate, 0 to 1."""
-    both_from: int | None = Field(None, alias="bothFrom", exclude_if=is_none)
+    both_from: int | None = Field(None, exclude_if=is_none)
     """Replica count from which the availability target and a utilisation of 80 % are compatible, for loads
     that fully use the needed replicas. Absent if there is no such number.
     """

@@ -1,9 +1,9 @@
 """The section of a plan about roll-outs."""
 
-from optimizer.documents import Document
+from optimizer.documents import Output
 
 
-class RolloutUse(Document):
+class RolloutUse(Output):
     """Extra replicas of a server during its roll-out."""
 
     replicas: int

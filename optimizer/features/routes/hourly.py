@@ -4,27 +4,27 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Output
 from optimizer.features.routes.replayed import RoutedLoad
 from optimizer.features.routes.view import divisions_within
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 
 
-class HourlyRoute(Document):
+class HourlyRoute(Output):
     """Requests of a route in one interval."""
 
-    small_rpm: float = Field(alias="small")
+    small_rpm: float
     """Requests that the small model serves [requests/min]."""
-    large_rpm: float = Field(alias="large")
+    large_rpm: float
     """Requests that the large model serves, including reruns [requests/min]."""
-    quality_lost: float = Field(alias="qualityLost")
+    quality_lost: float
     """Fraction of responses that are worse because the small model produced them."""
     shares: tuple[float, ...] = Field(strict=False)
     """Fraction of each request kind that the small model serves, in the order of the document."""
 
 
-class HourlyRoutesField(Document):
+class HourlyRoutesField(Output):
     """The routes of one hour."""
 
     routes: dict[str, HourlyRoute] = Field({}, exclude_if=not_)

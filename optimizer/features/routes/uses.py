@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from optimizer.documents import MIN_RATE, Document
+from optimizer.documents import MIN_RATE, Output
 
 
 def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
@@ -13,24 +13,24 @@ def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
     return rate_rpm if idle else max(rate_rpm, MIN_RATE)
 
 
-class RoutedKind(Document):
+class RoutedKind(Output):
     """One kind of requests of a route, and their division in the plan."""
 
     name: str
     """Name of the kind; `kind 1` and so on if it has none."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    arrival_rate_rpm: float
     """Arrival rate of the kind [requests/min]."""
-    small_share: float = Field(alias="toSmall")
+    small_share: float
     """Share of the kind's requests that is sent to the small model."""
-    least_share: float = Field(alias="least")
+    least_share: float
     """Minimum share that the router can send to the small model, given its errors."""
-    most_share: float = Field(alias="most")
+    most_share: float
     """Maximum share that the router can send to the small model, given its errors."""
-    quality_lost: float = Field(alias="qualityLost")
+    quality_lost: float
     """Share of the route's answers that are worse because the small model gave them to this kind."""
 
 
-class RouteUse(Document):
+class RouteUse(Output):
     """Division of the requests of a route, with its cost and quality loss."""
 
     small: str
@@ -45,23 +45,23 @@ class RouteUse(Document):
     """Whether the router is in use; otherwise all requests go to the large model."""
     kinds: tuple[RoutedKind, ...] = Field(strict=False)
     """Kinds of requests of the route."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    arrival_rate_rpm: float
     """Arrival rate of the route [requests/min]."""
-    small_rpm: float = Field(alias="smallRate")
+    small_rpm: float
     """Load of the small server [requests/min]."""
-    large_rpm: float = Field(alias="largeRate")
+    large_rpm: float
     """Load of the large server [requests/min], including requests that the small one answered before."""
-    rerun_rpm: float = Field(alias="rerunRate")
+    rerun_rpm: float
     """Requests that run on both models because of router errors [requests/min]."""
-    small_token_share: float = Field(alias="smallTokens")
+    small_token_share: float
     """Share of all tokens that belong to requests at the small model."""
-    quality_lost: float = Field(alias="qualityLost")
+    quality_lost: float
     """Share of the route's answers that are worse because the small model gave them."""
-    max_loss: float = Field(alias="maxLoss")
+    max_loss: float
     """Limit on `qualityLost` (`maxLoss` of the route)."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the pools of both servers [cents/h]."""
-    all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
+    all_large_cents_per_h: float | None = None
     """Minimum cost of serving all requests with the large model on one accelerator [cents/h], ignoring limits
     on cards; null if no accelerator meets the targets.
     """

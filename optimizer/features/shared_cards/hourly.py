@@ -4,14 +4,14 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Output
 from optimizer.plan import Placement, Plan
 
 
-class HourlyCardsField(Document):
+class HourlyCardsField(Output):
     """The shared cards of one hour."""
 
-    shared_cards: dict[str, Placement] = Field({}, alias="sharedCards", exclude_if=not_)
+    shared_cards: dict[str, Placement] = Field({}, exclude_if=not_)
     """Shared cards by name, each with its number of cards; absent if there are none."""
 
 

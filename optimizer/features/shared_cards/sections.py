@@ -63,7 +63,9 @@ def _columns(money: Money, *, tokens: bool) -> list[Column]:
         *([of_item("ITL", "itl_ms", "ms", ",.1f")] if tokens else []),
         of_item("TTFT" if tokens else "latency", "ttft_ms", "ms"),
         Column("target", "mean_limit_ms", "ms", ",.0f", none="", rank=5),
-        words("targets", lambda row: "; ".join(each.text for each in row.item.targets), rank=3, none=""),
+        words(
+            "targets", lambda row: "; ".join(each.text for each in row.item.other_targets), rank=3, none=""
+        ),
         of_item("util", "utilization", form=".0%", rank=6),
         money.column("cost", lambda row: row.item.cost_cents_per_h),
     ]

@@ -3,6 +3,7 @@
 Equation numbers refer to ``docs/math.md``.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,8 +19,8 @@ from optimizer.features.shared_cards.patterns import CardPattern, Occupant, Shar
 from optimizer.features.shared_cards.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.plan.document import Plan
-from optimizer.plan.rows import origin_of, pool_figures
-from optimizer.queueing.measures import TargetMeasure
+from optimizer.plan.rows import origin_of, owner_of, pool_figures
+from optimizer.queueing.measures import LOSS, TargetMeasure
 from optimizer.queueing.targets import CARD_MISS_TOLERANCE, meets_target
 from optimizer.schema.pools import Placement, TargetFigure
 from optimizer.solvers.problem import Problem
@@ -164,6 +165,7 @@ def _occupant_fields(
         "slowdown": occupant.slowdown if occupant.mode == "shares" else None,
         "whole_cards": whole,
         "whole_cost_cents_per_h": whole_cost,
+        **owner_of(candidates.system, server.name, accelerator, 0),
         **origin_of(candidates.system, server.name, accelerator, figures["utilization"] * occupant.max_batch),
     }
 
@@ -191,8 +193,9 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
             figures.fields
             | {
                 "targets": tuple(
-                    TargetFigure(measure=measure.label, value=value, limit=limit)
+                    TargetFigure.of(measure, value, limit)
                     for measure, (value, limit) in figures.targets.items()
+                    if measure != LOSS and math.isfinite(limit)
                 )
             }
             for figures in measure_turns(_turns(shared, pattern), np.array(rates))

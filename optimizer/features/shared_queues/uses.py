@@ -4,26 +4,24 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.documents import Document
-from optimizer.schema.pools import PoolShape, TargetFigure
+from optimizer.documents import Output
+from optimizer.schema.pools import PoolShape, WithTargets
 
 
-class QueueMember(Document):
+class QueueMember(WithTargets):
     """A served member of a shared queue, with its performance at the load of the queue."""
 
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    arrival_rate_rpm: float
     """Served load of the member [requests/min]."""
-    itl_ms: float = Field(0.0, alias="itlAverage")
+    itl_ms: float = 0.0
     """Mean inter-token latency [ms]."""
-    ttft_ms: float = Field(0.0, alias="ttftAverage")
+    ttft_ms: float = 0.0
     """Mean time to first token [ms]."""
-    wait_ms: float = Field(0.0, alias="waitAverage")
+    wait_ms: float = 0.0
     """Mean queueing time, part of the time to first token [ms]."""
-    wait_p95_ms: float = Field(0.0, alias="waitP95")
+    wait_p95_ms: float = 0.0
     """95th percentile of the queueing time over all requests of the member [ms]."""
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
-    """Targets on statistics other than means, with their values; absent if there are none."""
-    shapes: tuple[PoolShape, ...] = Field((), exclude_if=not_, strict=False)
+    shapes: tuple[PoolShape, ...] = Field((), alias="requestShapes", exclude_if=not_, strict=False)
     """Request shapes of the member's load with their latencies; absent without shapes."""
     doubts: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Reasons to simulate before relying on these predictions, for loads with request shapes; absent if there
@@ -31,7 +29,7 @@ class QueueMember(Document):
     """
 
 
-class SharedQueueUse(Document):
+class SharedQueueUse(Output):
     """A shared queue; its replicas are a pool under the queue's name in `allocations`."""
 
     members: dict[str, QueueMember]

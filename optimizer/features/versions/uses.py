@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 
 
-class VersionUse(Document):
+class VersionUse(Output):
     """A version of a split server."""
 
     server: str
@@ -14,43 +14,43 @@ class VersionUse(Document):
     """Model of the version."""
     weight: float
     """Share of the server's requests that the version gets."""
-    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    arrival_rate_rpm: float
     """Load of the version [requests/min]."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas of the version."""
-    needed_replicas: float = Field(alias="neededReplicas")
+    needed_replicas: float
     """Load divided by the maximum rate of a replica, as a decimal number."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the version's replicas [cents/h]."""
-    unused_cost_cents_per_h: float = Field(alias="unusedCost")
+    unused_cost_cents_per_h: float
     """Part of the cost for capacity that exceeds the load [cents/h]."""
 
 
-class OneVersion(Document):
+class OneVersion(Output):
     """Replicas if the server's own model served all requests, with the same reserve but no roll-back."""
 
     accelerator: str
     """Cheapest accelerator on which the plan has pools of the model."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas, with the maximum rate of a replica in the plan."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas that the server's own model alone would need [cents/h]."""
 
 
-class SplitUse(Document):
+class SplitUse(Output):
     """Versions of a split server, and the cost of splitting it."""
 
     model: str
     """Own model of the server."""
     versions: tuple[VersionUse, ...] = Field(strict=False)
     """Versions, in document order."""
-    one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
+    one_version: OneVersion | None = Field(None, exclude_if=is_none)
     """Replicas needed without the other versions; absent if the server is idle, if its own model has no
     replicas, or if a version is not served in full with its reserve.
     """
-    extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
+    extra_cost_cents_per_h: float | None = Field(None, exclude_if=is_none)
     """Cost of all versions minus that of `oneVersion` [cents/h]; absent if `oneVersion` is."""
-    roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
+    roll_back: bool | None = Field(None, exclude_if=is_none)
     """Whether the replicas of the server's own model can take all requests; absent if this is not required.
     """
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, Milliseconds, PositiveCount, is_none
+from optimizer.documents import Milliseconds, Output, PositiveCount, is_none
 from optimizer.kinds.batch_servers.stages import Stage
 from optimizer.kinds.fields import PlacedServer, ReplicaProfile
 from optimizer.simulation.batches import QueueCounts, TriggerName
@@ -48,14 +48,14 @@ class BatchServerFields(PlacedServer):
     """
 
 
-class PoolFields(Document):
+class PoolFields(Output):
     """Fields of a pool that only batch servers have."""
 
     busy: float | None = Field(None, exclude_if=is_none)
     """Fraction of time in which a batch server computes at its load; absent for other kinds."""
-    mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=is_none)
+    mean_batch: float | None = Field(None, exclude_if=is_none)
     """Mean number of requests per batch; absent for other kinds."""
-    batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=is_none)
+    batch_window_ms: float | None = Field(None, exclude_if=is_none)
     """Batching window, as given or chosen [ms]; absent for other kinds."""
     binding: str | None = Field(None, exclude_if=is_none)
     """Bottleneck of a replica with `stages` or `jobs`: `server`, `stage:` and a name, or `jobs` if a higher
@@ -63,15 +63,15 @@ class PoolFields(Document):
     """
 
 
-class RowFields(Document):
+class RowFields(Output):
     """Settings of a batch server that tables show with its pools."""
 
-    batch_trigger: TriggerName | None = Field(None, alias="batchTrigger", exclude_if=is_none)
+    batch_trigger: TriggerName | None = Field(None, exclude_if=is_none)
     """Trigger that starts a batch that is not full; absent for other kinds."""
 
 
-class SimulatedFields(Document):
+class SimulatedFields(Output):
     """Fields of a simulated pool that only batch servers have."""
 
-    answers_together: bool = Field(default=False, alias="answersTogether", exclude_if=not_)
+    answers_together: bool = Field(default=False, exclude_if=not_)
     """True for a batch server, whose requests have no tokens and a single latency; absent for other kinds."""

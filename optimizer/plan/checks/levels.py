@@ -15,7 +15,14 @@ from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
 from optimizer.schema import Server
 from optimizer.schema.classes import priority_name
-from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, proved_within, reserve_level
+from optimizer.solvers.objectives import (
+    CHANGES,
+    OFF_PREFERRED,
+    VALUE,
+    proved_within,
+    reserve_level,
+    unit_of_level,
+)
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING, SAME
@@ -27,6 +34,8 @@ def check_levels(facts: Facts) -> list[str]:
     stated = [level.name for level in plan.levels]
     if stated != names:
         return [f"the levels are {', '.join(names)}; the plan has {', '.join(stated) or 'none'}"]
+    if any(level.unit != unit_of_level(level.name) for level in plan.levels):
+        return ["levels: the unit of a value is not that of its level; plan again"]
     value = plan.levels[names.index(VALUE)]
     problems = [
         f"{field} is {shown} in the plan, {true} at the level of value"

@@ -20,7 +20,7 @@ from optimizer.kinds.table import KindPoolFields
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.service import stated_limit
-from optimizer.plan.rows import figures_at_load, origin_of, pool_pairs
+from optimizer.plan.rows import figures_at_load, origin_of, owner_of, pool_pairs
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
 from optimizer.schema.pools import Pool
@@ -70,6 +70,7 @@ def _derived(facts: Facts, name: str, pool: Pool, most_rps: float, utilization: 
     return {
         "cost_cents_per_h": price * count,
         "max_arrival_rate_rpm": most_rps * SECONDS_PER_MINUTE * count,
+        **owner_of(facts.system, name, pool.accelerator, count),
         **origin_of(facts.system, name, pool.accelerator, utilization * pool.max_batch),
     }
 

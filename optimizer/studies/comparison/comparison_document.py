@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Output
 from optimizer.plan import Placement, Plan
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.printed import Printed
@@ -23,7 +23,7 @@ ServiceChange = Literal["same", "newly_served", "newly_unserved"]
 ReserveChange = Literal["same", "lost", "gained", "other"]
 
 
-class Side(Document):
+class Side(Output):
     """One of the two compared plans, with its options."""
 
     label: str
@@ -37,13 +37,13 @@ class Side(Document):
 class AcceleratorShare(Placement):
     """Replicas of some servers on one accelerator."""
 
-    max_batch: int = Field(alias="maxBatch")
+    max_batch: int
     """Batch limit of a replica [requests]; the largest if several pools differ."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of these replicas [cents/h]."""
 
 
-class SideMetrics(Document):
+class SideMetrics(Output):
     """Load, replicas and performance of some servers in one of the compared plans.
 
     Means are over requests (eq. 55). Token lengths are averaged over arriving requests, or over servers if
@@ -52,31 +52,31 @@ class SideMetrics(Document):
 
     servers: int
     """Number of servers."""
-    served_in_full: int = Field(alias="servedInFull")
+    served_in_full: int
     """Number of servers served in full, including idle ones."""
     reserves: int = Field(0, exclude_if=not_)
     """Number of servers and shared queues that require a reserve; absent if none does."""
-    lack_reserve: int = Field(0, alias="lackReserve", exclude_if=not_)
+    lack_reserve: int = Field(0, exclude_if=not_)
     """Number of servers and shared queues that lack the reserve they require; absent if none does."""
     accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
     """Replicas by accelerator; empty if there are none."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas on all accelerators."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of these replicas [cents/h]."""
-    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
+    arrival_rate_rpm: float | None = None
     """Offered load [requests/min]; null for a plan from a file."""
-    carried_rate_rpm: float = Field(alias="carriedRate")
+    carried_rate_rpm: float
     """Load that the plan serves [requests/min]."""
-    in_tokens: float | None = Field(None, alias="avgInTokens")
+    in_tokens: float | None = None
     """Mean input length [tokens]."""
-    out_tokens: float | None = Field(None, alias="avgOutTokens")
+    out_tokens: float | None = None
     """Mean output length [tokens]."""
-    itl_ms: float | None = Field(None, alias="itlAverage")
+    itl_ms: float | None = None
     """Mean inter-token latency [ms]."""
-    ttft_ms: float | None = Field(None, alias="ttftAverage")
+    ttft_ms: float | None = None
     """Mean time to first token [ms]."""
-    wait_ms: float | None = Field(None, alias="waitAverage")
+    wait_ms: float | None = None
     """Mean queueing time [ms]."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Means of metrics that only some kinds of replicas have, by field name; absent if there are none."""
@@ -92,22 +92,22 @@ class SideMetrics(Document):
         return self.own.get(field, getattr(self, field, None))
 
 
-class Difference(Document):
+class Difference(Output):
     """Second plan minus first plan; a missing plan counts as 0."""
 
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Difference in the number of replicas."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Difference in cost [cents/h]."""
-    arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
+    arrival_rate_rpm: float | None = None
     """Difference in offered load [requests/min]; null unless both are known."""
-    carried_rate_rpm: float = Field(alias="carriedRate")
+    carried_rate_rpm: float
     """Difference in served load [requests/min]."""
-    itl_ms: float | None = Field(None, alias="itlAverage")
+    itl_ms: float | None = None
     """Difference in mean inter-token latency [ms]; null unless both plans have one."""
-    ttft_ms: float | None = Field(None, alias="ttftAverage")
+    ttft_ms: float | None = None
     """Difference in mean time to first token [ms]; null unless both plans have one."""
-    wait_ms: float | None = Field(None, alias="waitAverage")
+    wait_ms: float | None = None
     """Difference in mean queueing time [ms]; null unless both plans have one."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Differences of metrics that only some kinds of replicas have, by field name; absent unless both plans
@@ -115,7 +115,7 @@ class Difference(Document):
     """
 
 
-class ComparisonRow(Document):
+class ComparisonRow(Output):
     """Comparison of the same servers in both plans."""
 
     first: SideMetrics | None = None
@@ -136,7 +136,7 @@ class ServerRow(ComparisonRow):
 
     server: str
     """Name of the server."""
-    service_class: str | None = Field(None, alias="class")
+    service_class: str | None = None
     """Service class of the server; null if only plans from files are compared."""
     model: str | None = None
     """Model of the server; null if only plans from files are compared."""
@@ -154,7 +154,7 @@ class ServerRow(ComparisonRow):
     """
 
 
-class PriorityRow(Document):
+class PriorityRow(Output):
     """Service of the servers of one priority in both plans."""
 
     priority: int
@@ -171,7 +171,7 @@ class PriorityRow(Document):
 class ClassModelRow(ComparisonRow):
     """The servers of one service class and model in both plans."""
 
-    service_class: str | None = Field(None, alias="class")
+    service_class: str | None = None
     """The service class; null for the servers of plans from files."""
     model: str | None = None
     """The model; null for the servers of plans from files."""
@@ -182,24 +182,24 @@ class ClassModelRow(ComparisonRow):
 class ClassRow(ComparisonRow):
     """The servers of one service class in both plans."""
 
-    service_class: str | None = Field(None, alias="class")
+    service_class: str | None = None
     """The service class; null for the servers of plans from files."""
     priority: int | None = None
     """Priority of the service class; null for the servers of plans from files."""
 
 
-class TypeUse(Document):
+class TypeUse(Output):
     """Use of an accelerator type in one of the compared plans."""
 
     used: int
     """Number of cards used by the plan."""
     limit: int | None = None
     """Number of available cards; null if unlimited."""
-    cost_cents_per_h: float | None = Field(None, alias="cost")
+    cost_cents_per_h: float | None = None
     """Cost of the pools on this type [cents/h]; null if the types of the accelerators are unknown."""
 
 
-class TypeComparison(Document):
+class TypeComparison(Output):
     """One accelerator type in both plans."""
 
     type: str
@@ -208,28 +208,28 @@ class TypeComparison(Document):
     """First plan; null if it does not have the type."""
     second: TypeUse | None = None
     """Second plan; null if it does not have the type."""
-    used_difference: int = Field(alias="usedDifference")
+    used_difference: int
     """Number of cards in the second plan minus that in the first."""
-    cost_difference_cents_per_h: float | None = Field(None, alias="costDifference")
+    cost_difference_cents_per_h: float | None = None
     """Cost in the second plan minus that in the first [cents/h]; null if one of them is unknown."""
 
 
-class CostComparison(Document):
+class CostComparison(Output):
     """A cost beyond the list prices of pools in both plans; see `costs` of a plan."""
 
     name: str
     """Accelerator or cards with other prices than the list price, or server with a rented service."""
     origin: str
     """Origin of the cost: price tiers (`tiers`), whole nodes (`nodes`), or a rented service (`external`)."""
-    first: float
+    first: float = Field(alias="firstCentsPerH")
     """Amount in the first plan [cents/h]."""
-    second: float
+    second: float = Field(alias="secondCentsPerH")
     """Amount in the second plan [cents/h]."""
-    difference_cents_per_h: float = Field(alias="difference")
+    difference_cents_per_h: float
     """Amount in the second plan minus that in the first [cents/h]."""
 
 
-class Comparison(Printed, Document):
+class Comparison(Printed, Output):
     """Comparison of two plans; every difference is the second plan minus the first."""
 
     kind: ComparisonType
@@ -240,9 +240,9 @@ class Comparison(Printed, Document):
     """Whether both plans place and serve every server in the same way, at the same load and with the same
     reserve.
     """
-    equal_service: bool = Field(alias="equalService")
+    equal_service: bool
     """Whether both plans have the same servers and serve the same share of each one's load."""
-    equal_reserves: bool = Field(alias="equalReserves")
+    equal_reserves: bool
     """Whether every server requires the same reserve in both plans, and has it in both or in neither."""
     first: Side
     """First plan: the unlimited plan, or the one before a change."""
@@ -250,9 +250,9 @@ class Comparison(Printed, Document):
     """Second plan: the limited plan, or the one after a change."""
     total: ComparisonRow
     """Totals of the fleet; in a `scarcity` comparison, the cost difference is the price of scarcity."""
-    relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
+    relative_cost_difference: float | None = None
     """Cost difference divided by the cost of the first plan; null if the first plan costs nothing."""
-    transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
+    transition_value_cents_per_h: float | None = None
     """Transition cost of the second plan if the first plan is running [cents/h]; null unless `kind` is
     `load_change`.
     """
@@ -260,7 +260,7 @@ class Comparison(Printed, Document):
     """Service of each priority, the highest first; empty if either plan was read from a file."""
     classes: tuple[ClassRow, ...] = Field(strict=False)
     """Rows by service class, highest priority first."""
-    class_models: tuple[ClassModelRow, ...] = Field(alias="classModels", strict=False)
+    class_models: tuple[ClassModelRow, ...] = Field(strict=False)
     """Rows by service class and model."""
     servers: tuple[ServerRow, ...] = Field(strict=False)
     """Rows by server."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.plan import Plan
 from optimizer.plan.document import CapacityUse, LimitUse, Warned
 from optimizer.printed import Printed
@@ -19,26 +19,26 @@ Limit = Literal[
 """Constraints that can bind the maximum rate of a replica."""
 
 
-class ServiceChange(Document):
+class ServiceChange(Output):
     """Change of a server whose served share or full service differs between two plans."""
 
     server: str
     """Name of the server."""
     priority: int
     """Priority of the server."""
-    load_change_rpm: float = Field(alias="loadChange")
+    load_change_rpm: float
     """Served load after the change minus before [requests/min]."""
-    served_before: float = Field(alias="servedBefore")
+    served_before: float
     """Served share of the server's load before the change."""
-    served_after: float = Field(alias="servedAfter")
+    served_after: float
     """Served share of the server's load after the change; for an idle server, both are shares of its minimum
     replicas.
     """
-    in_full_before: bool = Field(alias="inFullBefore")
+    in_full_before: bool
     """Whether the server was served in full before the change: all of its load, with at least its minimum
     replicas.
     """
-    in_full_after: bool = Field(alias="inFullAfter")
+    in_full_after: bool
     """Whether the server is served in full after the change."""
 
     @property
@@ -47,7 +47,7 @@ class ServiceChange(Document):
         return not self.load_change_rpm and self.served_before != self.served_after
 
 
-class EffectRange(Document):
+class EffectRange(Output):
     """Interval for the change of one objective between two optimal plans.
 
     Changes of earlier objectives are exact.
@@ -55,18 +55,20 @@ class EffectRange(Document):
 
     level: str
     """Name of the first objective that is not proved, as written in the plan."""
+    unit: str
+    """Unit of the bounds: `requests/min`, `servers` or `cents/h`."""
     low: float
-    """Lower bound of the change [cents/h for the value, requests/min, or servers]."""
+    """Lower bound of the change."""
     high: float
-    """Upper bound of the change, in the same unit as `low`."""
+    """Upper bound of the change."""
 
 
-class Effect(Document):
+class Effect(Output):
     """Effect of one change: the plan solved again with the change, compared with the original plan."""
 
-    cost_change_cents_per_h: float = Field(alias="costChange")
+    cost_change_cents_per_h: float
     """Total cost after the change minus before [cents/h]."""
-    value_change_cents_per_h: float = Field(alias="valueChange")
+    value_change_cents_per_h: float
     """Transition cost after the change minus before [cents/h]; plans minimise it after service."""
     serves: Literal["same", "more", "less"] = "same"
     """Whether more or less load is served. The highest priority that differs decides: by the load served in
@@ -74,11 +76,11 @@ class Effect(Document):
     """
     service: tuple[ServiceChange, ...] = Field((), strict=False)
     """Servers whose served share or full service changes, in order of priority."""
-    reserves_lost: tuple[str, ...] = Field((), alias="reservesLost", exclude_if=not_, strict=False)
+    reserves_lost: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that have the required reserve before the change but not after it; absent if there are none."""
-    reserves_gained: tuple[str, ...] = Field((), alias="reservesGained", exclude_if=not_, strict=False)
+    reserves_gained: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that have the required reserve after the change but not before it; absent if there are none."""
-    open_cents_per_h: float | None = Field(None, alias="open")
+    open_cents_per_h: float | None = None
     """Maximum error of the value change, compared with the difference between two optimal plans [cents/h]; 0
     if both are proved; null if a service level is unproved.
     """
@@ -86,12 +88,12 @@ class Effect(Document):
     """Interval of the first change that is not proved; absent if all are proved."""
 
 
-class Binding(Document):
+class Binding(Output):
     """A limit that raises the maximum rate of a replica if it alone is slightly relaxed."""
 
     limit: Limit
     """Name of the limit."""
-    rate_gain: float = Field(alias="rateGain")
+    rate_gain: float
     """Relative increase of the maximum rate if the limit is relaxed; 0 if only two limits together raise it.
     """
     stage: str | None = Field(None, exclude_if=is_none)
@@ -101,13 +103,13 @@ class Binding(Document):
 class ChosenPool(Placement):
     """A pool of the plan, with the limits that bind the load of its replicas."""
 
-    max_batch: int = Field(alias="maxBatch")
+    max_batch: int
     """Batch limit of a replica [requests]."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the pool [cents/h]."""
     binding: tuple[Binding, ...] = Field(strict=False)
     """Binding constraints of a replica; empty for a server without load."""
-    limited_by: str = Field("", alias="limitedBy", exclude_if=not_)
+    limited_by: str = Field("", exclude_if=not_)
     """Limit that decides the number of replicas, such as `ITL target`, `throughput`, `memory` or
     `one replica`; absent for a server without load.
     """
@@ -118,11 +120,11 @@ class ChosenPool(Placement):
 class ForcedPool(Placement):
     """A pool of a server in a plan that was solved again with a change."""
 
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the pool [cents/h]."""
 
 
-class Alternative(Document):
+class Alternative(Output):
     """Plan in which a server is restricted to accelerators other than the chosen ones."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
@@ -133,39 +135,39 @@ class Alternative(Document):
     """Effect of the restriction: this plan minus the original plan."""
 
 
-class ReservedSize(Document):
+class ReservedSize(Output):
     """Replicas of a candidate that carry the full load with the required reserve."""
 
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas."""
     units: int
     """Number of cards."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""
 
 
-class Option(Document):
+class Option(Output):
     """A candidate of a server: an accelerator on which it can run."""
 
     accelerator: str
     """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas that carry the full load."""
-    max_batch: int = Field(alias="maxBatch")
+    max_batch: int
     """Batch limit of a replica [requests]."""
     type: str
     """Accelerator type."""
     units: int
     """Number of cards of the type."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""
-    max_arrival_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
+    max_arrival_rate_rpm: float
     """Maximum load of one replica [requests/min]."""
     binding: tuple[Binding, ...] = Field(strict=False)
     """Constraints that bind the maximum load of a replica."""
-    limited_by: str = Field("", alias="limitedBy", exclude_if=not_)
+    limited_by: str = Field("", exclude_if=not_)
     """Limit that decides the number of replicas; absent for a server without load."""
-    with_reserve: ReservedSize | None = Field(None, alias="withReserve", exclude_if=is_none)
+    with_reserve: ReservedSize | None = Field(None, exclude_if=is_none)
     """Size with the required reserve; absent if none is required, or if the server cannot have it on this
     accelerator.
     """
@@ -173,7 +175,7 @@ class Option(Document):
     """Plan in which the server is restricted to this accelerator; only if a single server is explained."""
 
 
-class RejectedAccelerator(Document):
+class RejectedAccelerator(Output):
     """An accelerator on which a server cannot run, with the reason and the shortfall."""
 
     accelerator: str
@@ -192,36 +194,36 @@ class RejectedAccelerator(Document):
     """
 
 
-class ServerExplanation(Document):
+class ServerExplanation(Output):
     """Reasons for the placement of one server."""
 
     server: str
     """Name of the server."""
-    service_class: str = Field(alias="class")
+    service_class: str
     """Service class of the server."""
     model: str
     """Model of the server."""
     priority: int
     """Priority of the server; 1 is the highest."""
-    load_rpm: float = Field(alias="load")
+    load_rpm: float
     """Load of the server [requests/min]: its arrival rate, or the rate that its throughput target requires.
     """
-    served_fraction: float = Field(alias="servedFraction")
+    served_fraction: float
     """Share of the load that the plan serves."""
     pools: tuple[ChosenPool, ...] = Field(strict=False)
     """Pools of the server; empty if it is idle or unserved."""
-    headroom_rpm: float | None = Field(None, alias="headroom")
+    headroom_rpm: float | None = None
     """Additional load before another replica is needed [requests/min]. Replicas are needed for the load and,
     if the server has its required reserve, to keep the reserve. Negative if capacity is missing; null without
     load.
     """
-    headroom_share: float | None = Field(None, alias="headroomShare")
+    headroom_share: float | None = None
     """Headroom divided by the load."""
-    headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=not_)
+    headroom_wanted: float = Field(0.0, exclude_if=not_)
     """Required headroom divided by the load; absent if none is required."""
-    has_reserve: bool | None = Field(None, alias="hasReserve", exclude_if=is_none)
+    has_reserve: bool | None = Field(None, exclude_if=is_none)
     """Whether the server has the reserve that it requires; absent if it requires none."""
-    next_best: Alternative | None = Field(None, alias="runnerUp")
+    next_best: Alternative | None = None
     """Plan without the accelerators chosen for this server; null if it has none."""
     options: tuple[Option, ...] = Field(strict=False)
     """Candidates of the server, sorted by cost."""
@@ -229,14 +231,14 @@ class ServerExplanation(Document):
     """Accelerators on which the server cannot run, the nearest miss first."""
 
 
-class UnitValues(Document):
+class UnitValues(Output):
     """Value of one step more and one step fewer of a limited item: one card, or `step` of other limits."""
 
-    one_more: Effect | None = Field(None, alias="oneMore")
+    one_more: Effect | None = None
     """Effect of one step more; null if the item is not limited."""
-    one_fewer: Effect | None = Field(None, alias="oneFewer")
+    one_fewer: Effect | None = None
     """Effect of one step fewer; null if the item is not limited, or if less than one step exists."""
-    shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
+    shadow_price_cents_per_h: float | None = None
     """Shadow price per unit [cents/h of the transition cost]: marginal saving by more units if replicas were
     divisible, for the servers that the plan serves in full.
     """
@@ -264,34 +266,34 @@ class LimitExplanation(UnitValues, _LimitLeft):
     """Value of a limit other than cards."""
 
 
-class _ModelLatency(Document):
-    service_class: str = Field(alias="class")
+class _ModelLatency(Output):
+    service_class: str
     """Name of the service class."""
     model: str
     """Name of the model."""
     metric: LatencyName
     """Latency that the target limits."""
-    target_ms: float = Field(alias="target")
+    target_ms: float
     """Current target [ms]."""
 
 
 class TargetPrice(_ModelLatency):
     """Cost of a latency target: the plan with the target relaxed by 10 %, minus the plan."""
 
-    relaxed_ms: float = Field(alias="relaxed")
+    relaxed_ms: float
     """Relaxed target [ms]."""
     effect: Effect
     """Effect of relaxing the target."""
 
 
-class UnitRepair(Document):
+class UnitRepair(Output):
     """Cards to add so that every server is served in full with its reserve, if cards can achieve that."""
 
     added: dict[str, int]
     """Cards to add by accelerator type."""
     units: int
     """Total number of cards to add."""
-    total_cost_cents_per_h: float = Field(alias="totalCost")
+    total_cost_cents_per_h: float
     """Total cost of the plan with these cards [cents/h]."""
     effect: Effect
     """Effect of adding the cards."""
@@ -302,13 +304,13 @@ class UnitRepair(Document):
 class TargetRelaxation(_ModelLatency):
     """A latency target of a server that lacks service or reserve, and the value that would suffice."""
 
-    needed_ms: float = Field(alias="needed")
+    needed_ms: float
     """Smallest target, to four digits, with which the plan serves everything with all reserves [ms]."""
     effect: Effect
     """Effect of relaxing the target to that value."""
 
 
-class Beyond(Document):
+class Beyond(Output):
     """A server that no number of cards can serve, or give its reserve."""
 
     server: str
@@ -317,7 +319,7 @@ class Beyond(Document):
     """Explanation of the shortfall as a sentence."""
 
 
-class RepairOptions(Document):
+class RepairOptions(Output):
     """Changes that would serve every server in full with its reserve; the fields are alternatives."""
 
     summary: str
@@ -327,22 +329,22 @@ class RepairOptions(Document):
     fewest: UnitRepair | None = None
     """Cards to add, of any types, that minimise the number of cards and then the transition cost of the plan.
     """
-    of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
+    of_one_type: tuple[UnitRepair, ...] = Field((), strict=False)
     """For every type that suffices alone, the smallest number of its cards to add."""
     relaxations: tuple[TargetRelaxation, ...] = Field((), strict=False)
     """Targets whose relaxation alone suffices with the existing cards, as far as answered in time."""
-    common_factor: float | None = Field(None, alias="commonFactor")
+    common_factor: float | None = None
     """Smallest factor, to four digits, that suffices with the existing cards if it multiplies the latency
     targets of all servers that lack service or reserve. Null if no factor suffices, or if not answered in
     time.
     """
-    beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
+    beyond_units: tuple[Beyond, ...] = Field((), strict=False)
     """Servers that no number of cards can serve together with the others."""
-    beyond_reserves: tuple[Beyond, ...] = Field((), alias="beyondReserves", exclude_if=not_, strict=False)
+    beyond_reserves: tuple[Beyond, ...] = Field((), exclude_if=not_, strict=False)
     """Servers to which no number of cards can give their reserve; absent if there are none."""
 
 
-class WishCost(Document):
+class WishCost(Output):
     """Cost of an option of the system, such as a reserve or a limit: the plan without it."""
 
     option: str
@@ -351,12 +353,12 @@ class WishCost(Document):
     """Effect of removing the option; a decrease in cost is the cost of the option."""
 
 
-class LossPrice(Document):
+class LossPrice(Output):
     """Cost of a route's limit on the quality loss: the plan with another limit, minus the plan."""
 
     route: str
     """Name of the route."""
-    max_loss: float = Field(alias="maxLoss")
+    max_loss: float
     """Current limit on the quality loss."""
     other: float
     """Other limit on the quality loss: 0, twice the current one, or 1."""
@@ -364,33 +366,33 @@ class LossPrice(Document):
     """Effect of using the other limit."""
 
 
-class FreeNodeCards(Document):
+class FreeNodeCards(Output):
     """Replicas that would fit into the free cards of nodes at no cost; the entries are alternatives."""
 
     server: str
     """Name of the server."""
     accelerator: str
     """Accelerator of the replicas."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas that fit."""
-    rate_rpm: float = Field(alias="rateRpm")
+    rate_rpm: float
     """Load that these replicas can carry within all targets [requests/min]."""
 
 
-class NodeExplanation(Document):
+class NodeExplanation(Output):
     """Effects of one node more or fewer of a type, or of no spare ones, and the use of its free cards."""
 
     node: str
     """Name of the node type."""
-    num_nodes: int = Field(alias="numNodes")
+    num_nodes: int
     """Number of nodes that the plan uses, with spare ones."""
-    one_more: Effect | None = Field(None, alias="oneMore", exclude_if=is_none)
+    one_more: Effect | None = Field(None, exclude_if=is_none)
     """Effect of one node more; absent if the plan could have it already, or out of time."""
-    one_fewer: Effect | None = Field(None, alias="oneFewer", exclude_if=is_none)
+    one_fewer: Effect | None = Field(None, exclude_if=is_none)
     """Effect of one node fewer; absent if the plan uses none, or out of time."""
-    without_spare: Effect | None = Field(None, alias="withoutSpare", exclude_if=is_none)
+    without_spare: Effect | None = Field(None, exclude_if=is_none)
     """Effect of no spare nodes of the type; absent if there are none, or out of time."""
-    free_cards: tuple[FreeNodeCards, ...] = Field((), alias="freeCards", exclude_if=not_, strict=False)
+    free_cards: tuple[FreeNodeCards, ...] = Field((), exclude_if=not_, strict=False)
     """Replicas that would fit into the free cards; absent if none would."""
 
 

@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
-from optimizer.solvers.objectives import CHANGES
+from optimizer.solvers.objectives import CHANGES, unit_of_level
 from optimizer.solvers.solution import SolvedLevel
 from optimizer.studies.explanation.explanation_document import EffectRange
 from optimizer.studies.explanation.outcome import PlanOutcome
@@ -45,7 +45,7 @@ def interval_of(
         rounding = ROUNDING * max(1.0, abs(was.value), abs(now.value))
         change = now.value - was.value
         if high - low > rounding or not low - rounding <= change <= high + rounding:
-            return EffectRange(level=was.name, low=round(low, 9) + 0.0, high=round(high, 9) + 0.0)
+            return EffectRange(level=was.name, unit=unit_of_level(was.name), low=round(low, 9) + 0.0, high=round(high, 9) + 0.0)
         same &= abs(high) <= rounding
     return None
 

@@ -4,7 +4,7 @@ The input is the `Overview` of a plan and, for a comparison, that of an earlier 
 model, then by priority, so that comparable servers are adjacent.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -18,9 +18,8 @@ from optimizer.plan.document import Plan
 from optimizer.plan.table import PlanLoad, PlanTable, mean
 from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, is_about
+from optimizer.queueing.measures import LATENCIES, METRICS, is_about
 from optimizer.queueing.targets import target_share
-from optimizer.schema import ModelTarget
 from optimizer.spec.streams import has_members, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figure, GridPanel, Values
@@ -359,21 +358,13 @@ def _target_shares(shown: PlannedSystem, metrics: Sequence[str]) -> dict[str, tu
     shares = {}
     for name, stream in system.streams.items():
         if name in members:
-            means = {"itl": members[name].itl_ms, "ttft": members[name].ttft_ms}
-            figures = [*members[name].targets, *_mean_figures(means, system.target_of(stream.server))]
+            figures = members[name].targets
             of_metric = {m: [each for each in figures if is_about(each.measure, m)] for m in metrics}
         else:
             rows = shown.pools.get(name, ())
             of_metric = {m: [each for row in rows for each in row.targets_on(m)] for m in metrics}
         shares[name] = tuple(_largest_share(of_metric[metric]) for metric in metrics)
     return shares
-
-
-def _mean_figures(means: Mapping[str, float], target: ModelTarget | None) -> Iterator[TargetFigure]:
-    """Yield the targets on means, with the means as their values."""
-    for measure, limit in () if target is None else target.latency_targets():
-        if measure in MEANS and measure.metric in means:
-            yield TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
 
 
 def _tightness(shares: Values) -> float:

@@ -5,19 +5,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.features.hourly import HourFeatureFields
 from optimizer.plan import Placement
 from optimizer.plan.document import Warned
 from optimizer.printed import Printed
 
 
-class Reservation(Document):
+class Reservation(Output):
     """Accelerators of one name that are reserved for the entire time."""
 
     accelerator: str
     """Name of the accelerator."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Price of one reserved accelerator [cents/h]."""
     offered: int
     """Maximum number of accelerators that can be reserved."""
@@ -25,11 +25,11 @@ class Reservation(Document):
     """Number of accelerators to reserve."""
     cards: int
     """Number of cards per accelerator."""
-    used_share: float = Field(alias="used")
+    used_share: float
     """Fraction of the reserved accelerator-hours that are used."""
 
 
-class HourlyUse(Document):
+class HourlyUse(Output):
     """Accelerators of one name that are used in one interval."""
 
     accelerator: str
@@ -42,18 +42,18 @@ class HourlyUse(Document):
     """Number of cards per accelerator."""
 
 
-class HourPlacements(Document):
+class HourPlacements(Output):
     """Loads, costs and pools of one interval of the trace."""
 
-    time_s: float = Field(alias="time")
+    time_s: float
     """Start of the interval [s]."""
     hours: float
     """Length of the interval [h]."""
-    load_rpm: float = Field(alias="load")
+    load_rpm: float
     """Total load of all servers and routes [requests/min]."""
-    served_rpm: float = Field(alias="served")
+    served_rpm: float
     """Total load that the plan serves [requests/min]."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost including all reservations, used or not [cents/h]."""
     started: int
     """Number of replicas that start at the beginning of the interval."""
@@ -61,7 +61,7 @@ class HourPlacements(Document):
     """Accelerators in use, by name."""
     reserves: int = Field(0, exclude_if=not_)
     """Number of servers that require a reserve, such as spare replicas; absent if none does."""
-    lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
+    lacks_reserve: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that lack the reserve they require; absent if there are none."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
     """Pools of each server."""
@@ -71,16 +71,16 @@ class HourPlan(HourFeatureFields, HourPlacements):
     """The plan of one interval of the trace."""
 
 
-class Policy(Document):
+class Policy(Output):
     """A policy for serving all hours, with its cost and service."""
 
     name: str
     """Name of the policy."""
-    total_cost: float = Field(alias="totalCost")
+    total_cost: float
     """Total cost of all hours [hundredths of the currency]."""
-    transition_cost: float = Field(alias="transitionCost")
+    transition_cost: float
     """Penalty for moving servers between hours [hundredths of the currency]."""
-    unit_hours: float = Field(alias="unitHours")
+    unit_hours: float
     """Number of card-hours in use."""
     unserved: float
     """Total number of unserved requests."""
@@ -88,7 +88,7 @@ class Policy(Document):
     """Number of servers that move to another accelerator between two hours."""
     startups: int
     """Number of replicas that start after the first hour."""
-    lack_reserve: tuple[str, ...] | None = Field(None, alias="lackReserve", exclude_if=is_none, strict=False)
+    lack_reserve: tuple[str, ...] | None = Field(None, exclude_if=is_none, strict=False)
     """Servers that lack the reserve they require in at least one hour; absent if no server requires one."""
 
 
@@ -101,7 +101,7 @@ class Horizon(Printed, Warned):
     """Number of intervals in the load trace."""
     reservations: tuple[Reservation, ...] = Field(strict=False)
     """Offers of reserved accelerators, with the number to reserve."""
-    bound: float | None = None
+    bound: float | None = Field(None, alias="boundCents")
     """Lower bound of the cost [hundredths of the currency]: the optimum of each hour at the lowest prices;
     null if an hour has no bound.
     """

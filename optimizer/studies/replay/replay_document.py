@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.plan.document import Warned
 from optimizer.stabilisation.rules import Rules
 
 
-class ReplayedServer(Document):
+class ReplayedServer(Output):
     """Outcome of one server under a policy."""
 
     server: str
@@ -28,15 +28,15 @@ class ReplayedServer(Document):
     """Number of moves of the server to another accelerator."""
     held: int
     """Number of times at which a rule held replicas that the plan would have changed."""
-    most_replicas: int = Field(alias="mostReplicas")
+    most_replicas: int
     """Maximum number of replicas of the server that were desired at once."""
-    without_reserve_h: float | None = Field(None, alias="withoutReserve", exclude_if=is_none)
+    without_reserve_h: float | None = Field(None, exclude_if=is_none)
     """Time in which the plan gives the server less than the reserve it requires [h]; absent if no plan
     requires one.
     """
 
 
-class ReplayedRoute(Document):
+class ReplayedRoute(Output):
     """Outcome of one route under a policy."""
 
     route: str
@@ -47,18 +47,18 @@ class ReplayedRoute(Document):
     """Number of requests that the router sends to both models."""
     missed: float
     """Number of requests missed by a server of the route; requests missed by both count once."""
-    quality_lost: float = Field(alias="qualityLost")
+    quality_lost: float
     """Mean fraction of responses that are worse because the small model produced them."""
 
 
-class ReplayStep(Document):
+class ReplayStep(Output):
     """State of the fleet between two times of the trace."""
 
-    time_s: float = Field(alias="time")
+    time_s: float
     """Start of the interval [s]."""
-    load_rpm: float = Field(alias="load")
+    load_rpm: float
     """Load offered in the interval [requests/min]."""
-    capacity_rpm: float = Field(alias="capacity")
+    capacity_rpm: float
     """Mean load that the ready replicas can serve within their targets [requests/min]."""
     planned: int
     """Number of replicas that the plan recommends at the start of the interval."""
@@ -66,14 +66,14 @@ class ReplayStep(Document):
     """Number of desired replicas in the interval."""
     ready: int
     """Number of ready replicas at the end of the interval."""
-    cost_per_h: float = Field(alias="costPerHour")
+    cost_per_h: float
     """Cost of the existing replicas [hundredths of the currency/h]."""
-    lacks_reserve: int = Field(0, alias="lacksReserve", exclude_if=not_)
+    lacks_reserve: int = Field(0, exclude_if=not_)
     """Number of servers to which the plan does not give the reserve they require; absent if there are none.
     """
 
 
-class ReplayPolicy(Document):
+class ReplayPolicy(Output):
     """A policy for following the plans, with its outcome."""
 
     name: str
@@ -88,13 +88,13 @@ class ReplayPolicy(Document):
     """Number of requests beyond the rate that the ready replicas serve within their targets."""
     changes: int
     """Number of changes of a server's desired replicas on an accelerator."""
-    changes_per_h: float = Field(alias="changesPerHour")
+    changes_per_h: float
     """Number of changes of desired replicas per hour."""
     switches: int
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Outcome of every server."""
-    lack_reserve: tuple[str, ...] | None = Field(None, alias="lackReserve", exclude_if=is_none, strict=False)
+    lack_reserve: tuple[str, ...] | None = Field(None, exclude_if=is_none, strict=False)
     """Servers to which a plan does not give the reserve they require at some time; absent if no plan requires
     one.
     """
@@ -119,12 +119,12 @@ class ReplayPolicy(Document):
         return cls(**given)
 
 
-class HeadroomOutcome(Document):
+class HeadroomOutcome(Output):
     """Outcome of the control loop with a headroom."""
 
     headroom: float
     """Headroom of every server, as a share of its load."""
-    replica_hours_per_day: float = Field(alias="replicaHoursPerDay")
+    replica_hours_per_day: float
     """Replica-hours per day, including starting replicas."""
     late: float
     """Share of requests that arrive beyond the rate within targets, or while a long queue exists."""
@@ -139,7 +139,7 @@ class Replay(Warned):
     """Duration of the trace [h]."""
     steps: int
     """Number of intervals between the times of the loads; a plan is made at the start of each."""
-    startup_s: float = Field(alias="startup")
+    startup_s: float
     """Start-up time of a replica [s]."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""

@@ -361,6 +361,7 @@ def _check(
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
         target=measure.label,
+        unit="ms" if measure.metric in LATENCIES else "share",
         limit=limit,
         predicted=predicted.get(
             measure.label, run.pool.loss if measure == LOSS else run.means.get(measure.metric)

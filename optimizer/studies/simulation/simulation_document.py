@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
@@ -18,21 +18,21 @@ Verdict = Literal["held", "missed", "close"]
 """Verdict on a target: met, missed, or too close to the limit to decide."""
 
 
-class ConfidenceInterval(Document):
+class ConfidenceInterval(Output):
     """A simulated value with the half-width of its 95 % confidence interval."""
 
     value: float
     """The simulated value."""
-    half_width: float | None = Field(None, alias="halfWidth")
+    half_width: float | None = None
     """Half-width of the 95 % confidence interval, in the unit of the value; null if unknown."""
 
 
-class SimulatedLatency(Document):
+class SimulatedLatency(Output):
     """A latency of a simulated pool: predictions, and simulated mean and percentiles [ms]."""
 
-    predicted_mean: float | None = Field(None, alias="predictedMean")
+    predicted_mean: float | None = None
     """Mean predicted by the plan [ms]."""
-    predicted_percentiles: Percentiles | None = Field(None, alias="predictedPercentiles", exclude_if=is_none)
+    predicted_percentiles: Percentiles | None = Field(None, exclude_if=is_none)
     """Percentiles that the queue model predicts [ms]; absent if it computes means only."""
     mean: ConfidenceInterval
     """Simulated mean [ms]."""
@@ -46,17 +46,19 @@ class SimulatedLatency(Document):
     """Simulated 99th percentile [ms]."""
 
 
-class TargetCheck(Document):
+class TargetCheck(Output):
     """A target, and whether the simulation meets it."""
 
     target: str
     """Quantity that the target limits: the mean or a percentile of a latency, or a fraction of requests."""
+    unit: Literal["ms", "share"]
+    """Unit of all values: milliseconds, or a share of the requests."""
     limit: float
-    """Limit [ms, or a fraction]."""
+    """Limit of the value."""
     predicted: float | None = None
-    """Value that the plan predicts, in the unit of the limit."""
+    """Value that the plan predicts."""
     simulated: ConfidenceInterval
-    """Simulated value, in the unit of the limit."""
+    """Simulated value."""
     met: bool
     """Whether the simulated value is within the limit."""
     verdict: Verdict
@@ -65,7 +67,7 @@ class TargetCheck(Document):
     """
 
 
-class SimulatedFigure(Document):
+class SimulatedFigure(Output):
     """A metric that only some kinds of replicas have: predicted and simulated value."""
 
     predicted: float | None = None
@@ -74,16 +76,16 @@ class SimulatedFigure(Document):
     """Simulated value, in the same unit."""
 
 
-class _SimulatedMetrics(Document):
+class _SimulatedMetrics(Output):
     """Simulated metrics that pools of all kinds have."""
 
     server: str
     """Name of the server."""
     accelerator: str
     """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas."""
-    rate_rps: float = Field(alias="replicaRate")
+    rate_rps: float
     """Load of a replica [requests/s]."""
     overload: str | None = None
     """Reason why there is no steady state, and so no latencies; null if there is one."""
@@ -93,7 +95,7 @@ class _SimulatedMetrics(Document):
     """Inter-token latency, averaged per request [ms]; null if outputs have one token."""
     e2e: SimulatedLatency | None = None
     """Time to the last token [ms]."""
-    throughput_rps: ConfidenceInterval = Field(alias="throughput")
+    throughput_rps: ConfidenceInterval
     """Throughput of completed requests of a replica [requests/s]."""
     loss: ConfidenceInterval
     """Fraction of rejected requests."""
@@ -101,25 +103,25 @@ class _SimulatedMetrics(Document):
     """Mean number of preemptions per request."""
     batch: float | None = None
     """Mean batch size while the batch is not empty [requests]; null for a pool that was measured."""
-    within_ttft: ConfidenceInterval | None = Field(None, alias="withinTTFT")
+    within_ttft: ConfidenceInterval | None = None
     """Fraction of requests within the TTFT target; null without one."""
-    within_itl: ConfidenceInterval | None = Field(None, alias="withinITL")
+    within_itl: ConfidenceInterval | None = None
     """Fraction of requests within the ITL target; null without one."""
-    within_e2e: ConfidenceInterval | None = Field(None, alias="withinE2E")
+    within_e2e: ConfidenceInterval | None = None
     """Fraction of requests within the end-to-end target; null without one."""
-    within_all: ConfidenceInterval = Field(alias="withinAll")
+    within_all: ConfidenceInterval
     """Fraction of requests that are served within all targets."""
-    finishes_h: float | None = Field(None, alias="finishes", exclude_if=is_none)
+    finishes_h: float | None = Field(None, exclude_if=is_none)
     """Time until the pool's offline work, all available at the start, is done [h from now]; absent without
     offline work.
     """
-    goodput_rps: float = Field(alias="goodput")
+    goodput_rps: float
     """Rate of requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
     """Every target of the server, compared with the simulation."""
 
 
-class SimulatedShape(Document):
+class SimulatedShape(Output):
     """Requests of one shape in a simulated pool."""
 
     name: str
@@ -149,7 +151,7 @@ def worst_verdict(checks: Iterable[TargetCheck]) -> Verdict:
     return "missed" if "missed" in verdicts else "close" if "close" in verdicts else "held"
 
 
-class _SimulatedBasis(Document):
+class _SimulatedBasis(Output):
     """Sources of a simulated pool's metrics."""
 
     requests: int | None = Field(None, exclude_if=is_none)
@@ -204,30 +206,30 @@ class Simulation(Printed, Warned):
     """Seed of the random generators."""
     holds: bool
     """Whether no pool misses a target; a target too close to call is not missed."""
-    offered_rps: float = Field(alias="offered")
+    offered_rps: float
     """Load of all pools [requests/s]."""
-    goodput_rps: float = Field(alias="goodput")
+    goodput_rps: float
     """Rate of requests served within all targets, over all pools [requests/s]."""
     pools: tuple[SimulatedPool, ...] = Field(strict=False)
     """Pools, sorted by server; pools without load are not simulated."""
 
 
-class PoolDerating(Document):
+class PoolDerating(Output):
     """A server on an accelerator whose replicas get less load because they missed targets."""
 
     server: str
     """Name of the server."""
     accelerator: str
     """Name of the accelerator."""
-    rate_factor: float = Field(alias="rateFactor")
+    rate_factor: float
     """New maximum load of a replica, as a fraction of its maximum rate; 0 excludes the pair."""
-    replicas_before: int = Field(alias="replicasBefore")
+    replicas_before: int
     """Number of replicas of the pool that missed targets."""
-    replicas_after: int | None = Field(None, alias="replicasAfter")
+    replicas_after: int | None = None
     """Number of replicas with which the load of the pool meets the targets; null if no tried number does."""
-    cost_before_cents_per_h: float = Field(alias="costBefore")
+    cost_before_cents_per_h: float
     """Cost of the pool that missed targets [cents/h]."""
-    cost_after_cents_per_h: float | None = Field(None, alias="costAfter")
+    cost_after_cents_per_h: float | None = None
     """Cost of the replicas that meet the targets, whether the plan uses them or not [cents/h]; null if no
     tried number does.
     """
@@ -237,12 +239,12 @@ class PoolDerating(Document):
     """Targets that the pool missed."""
 
 
-class LostServer(Document):
+class LostServer(Output):
     """A server that the original plan served within its targets, but that finally is not."""
 
     server: str
     """Name of the server."""
-    served_fraction: float = Field(alias="servedFraction")
+    served_fraction: float
     """Served fraction of the server's load."""
     reason: str
     """Code of the reason why the server is not served in full, as in plans; `simulation_missed` if it is
@@ -263,9 +265,9 @@ class RepairedPlan(Warned):
     """Simulation of the pools of the repaired plan."""
     holds: bool
     """Whether every pool meets every target, and no service was lost."""
-    cost_before_cents_per_h: float = Field(alias="costBefore")
+    cost_before_cents_per_h: float
     """Cost of the plan before any repair [cents/h]."""
-    cost_after_cents_per_h: float = Field(alias="costAfter")
+    cost_after_cents_per_h: float
     """Cost of the repaired plan [cents/h]."""
     repairs: tuple[PoolDerating, ...] = Field(strict=False)
     """Repaired pools, in the order of repair."""

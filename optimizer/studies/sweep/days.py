@@ -14,7 +14,7 @@ from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import SizingMemo
-from optimizer.documents import Document
+from optimizer.documents import Output
 from optimizer.features.views import largest_loads_rpm
 from optimizer.parallel import Progress
 from optimizer.pipeline import solve
@@ -34,14 +34,14 @@ FACTOR_STEP = 0.01
 SECONDS_PER_DAY = 86_400.0
 
 
-class FleetPlan(Document):
+class FleetPlan(Output):
     """Data of a plan that the study needs and stores."""
 
-    total_cost_cents_per_h: float = Field(alias="totalCost")
+    total_cost_cents_per_h: float
     """Cost of the plan [cents/h]."""
     complete: bool
     """Whether every server is served in full."""
-    most_rpm: tuple[float, ...] = Field(alias="most", strict=False)
+    most_rpm: tuple[float, ...] = Field(strict=False)
     """Maximum load of each server and route that their replicas serve within targets [requests/min]."""
 
 

@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import Output, is_none
 from optimizer.money import CENTS, cost_unit, in_cost_unit
 from optimizer.plan.document import Warned
 from optimizer.plan.tabular import data_frame
 from optimizer.printed import Printed
 
 
-class Axis(Document):
+class Axis(Output):
     """A parameter that a sweep varies."""
 
     parameter: str
@@ -33,7 +33,7 @@ class Axis(Document):
         return in_cost_unit(value, currency) if self.unit == CENTS else value
 
 
-class ServedShare(Document):
+class ServedShare(Output):
     """Served load of one priority at a point of a sweep."""
 
     priority: int
@@ -42,7 +42,7 @@ class ServedShare(Document):
     """Served fraction of the load of this priority; null without load."""
 
 
-class UnitsUsed(Document):
+class UnitsUsed(Output):
     """Cards of one accelerator type that a plan uses."""
 
     type: str
@@ -51,7 +51,7 @@ class UnitsUsed(Document):
     """Number of cards used by the plan."""
 
 
-class SweepBinding(Document):
+class SweepBinding(Output):
     """A limit that prevents the service of servers, or the use of cheaper candidates."""
 
     limit: str
@@ -66,7 +66,7 @@ class SweepBinding(Document):
     """Number of servers that the limit prevents from using a cheaper candidate."""
 
 
-class SweepPoint(Document):
+class SweepPoint(Output):
     """The plan at one combination of parameter values."""
 
     values: tuple[float, ...] = Field(strict=False)
@@ -77,17 +77,17 @@ class SweepPoint(Document):
     """Proof of the plan. `optimal`: proved within the gap; `feasible`: stopped early; `heuristic`: without
     proof.
     """
-    total_cost_cents_per_h: float = Field(alias="totalCost")
+    total_cost_cents_per_h: float
     """Cost of the plan [cents/h]."""
-    value_cents_per_h: float = Field(alias="value")
+    value_cents_per_h: float
     """Transition cost of the plan [cents/h]."""
-    bound_cents_per_h: float | None = Field(None, alias="bound")
+    bound_cents_per_h: float | None = None
     """Proved lower bound of the transition cost [cents/h]; null if nothing is proved."""
     unserved: int
     """Number of servers that are not served in full."""
     reserves: int = Field(0, exclude_if=not_)
     """Number of servers that require a reserve; absent if none does."""
-    lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
+    lacks_reserve: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that lack the reserve they require; absent if there are none."""
     served: tuple[ServedShare, ...] = Field(strict=False)
     """Served fraction of each priority's load, the highest priority first."""
@@ -99,36 +99,36 @@ class SweepPoint(Document):
     """Value of each lexicographic objective, in order."""
 
 
-class SafeFleet(Document):
+class SafeFleet(Output):
     """The cheapest fleet found that meets all targets on a fraction of the days."""
 
-    days_share: float = Field(alias="days")
+    days_share: float
     """Required fraction of days on which all servers meet their targets."""
-    load_factor: float | None = Field(None, alias="loadFactor")
+    load_factor: float | None = None
     """Factor on all loads for which the fleet is planned; null if no plan up to the largest factor suffices.
     """
-    total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
+    total_cost_cents_per_h: float | None = None
     """Cost of the fleet [cents/h]; null if there is none."""
-    safe_days_share: float | None = Field(None, alias="safeDays")
+    safe_days_share: float | None = None
     """Fraction of the sampled days on which all servers meet their targets."""
-    safe_server_days_share: float | None = Field(None, alias="safeServerDays")
+    safe_server_days_share: float | None = None
     """Fraction of server-days and route-days on which targets are met."""
-    replanned_cents_per_h: float = Field(alias="replanned")
+    replanned_cents_per_h: float
     """Cost that suffices on this fraction of the days if each day is planned separately [cents/h]."""
 
 
-class SampledDays(Document):
+class SampledDays(Output):
     """Cost of meeting all targets on sampled days."""
 
     samples: int
     """Number of sampled days."""
-    load_cv: float | None = Field(None, alias="loadCv")
+    load_cv: float | None = None
     """Coefficient of variation of each server's daily load; null for days from a trace."""
     seed: int
     """Seed of the random draw of days."""
-    days_in_full_share: float = Field(alias="daysInFull")
+    days_in_full_share: float
     """Fraction of days on which a plan for exactly that day serves all servers in full."""
-    most_safe_days_share: float = Field(alias="mostSafeDays")
+    most_safe_days_share: float
     """Largest fraction of days on which any fleet found meets all targets."""
     fleets: tuple[SafeFleet, ...] = Field(strict=False)
     """One fleet for each fraction of days; it runs on all days."""
