@@ -62,13 +62,33 @@ _STYLE = (
 _START = Path(__file__).with_name("description.js")
 
 
+TAGS = {
+    "planning": "Plan a system, and size its parts; nothing is stored.",
+    "studies": "Compare, explain, simulate and vary the plan of a system.",
+    "fleet": "The fleet that the service keeps, part by part, and studies of it.",
+    "control loop": "Loads in, plans and desired replicas out.",
+    "health": "For monitoring.",
+}
+"""Groups of routes in the order of the description, with their descriptions."""
 DESCRIPTION = """
 Plans fleets for LLM inference: replicas and accelerators of every server at minimum cost, within latency
 targets, cards and budgets.
 
 A stateful service keeps a fleet: PUT `/v1/fleet`, POST `/v1/loads` with every snapshot of loads, and GET
-`/v1/targets` for the desired replicas. Units are requests/min, ms, tokens and hundredths of the currency per
-hour, unless a value states its unit (`10/s`, `2.10 USD/h`).
+`/v1/targets` for the desired replicas.
+
+**Units.** Numbers in documents are in requests/min, ms, tokens and hundredths of the currency per hour, unless
+they are written with a unit (`10/s`, `2.10 USD/h`). Keys of answers end in their unit: `CentsPerH`, `Rpm`
+(requests/min), `Rps` (requests/s), `Ms`, `S`, `H`, `W`, `Gb`. A cent is a hundredth of `currency`, so that
+12920 `CentsPerH` with USD are 129.20 USD/h. Counts and shares (0 to 1) have no unit.
+
+**Keys.** If the service has API keys, send one as `X-API-KEY` or as a bearer token. A key can be limited to
+reading, to computing, or to the fleet.
+
+**Errors** are `application/problem+json` (RFC 9457) with `title`, `detail` (place, value, limit and what to
+do) and the `requestId` that the log has, too: 422 for faults of the request, 401 and 403 for keys, 404 and 412
+for another state of the fleet, 503 when busy, 504 out of time. Unserved servers are no error: the plan lists
+them in `unserved` with the reason.
 
 The service also has the routes of llm-inferno's optimizer at the root, such as `/optimizeOne`. They are not
 described here: their bodies are those of llm-inferno, in which amounts are plain numbers; docs/rest.md
@@ -102,6 +122,8 @@ def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
 
     def openapi() -> dict[str, Any]:
         document = described()
+        document["tags"] = [{"name": tag, "description": text} for tag, text in TAGS.items()]
+        document["paths"] = dict(sorted(document["paths"].items(), key=_group))
         components = document.setdefault("components", {})
         components.setdefault("schemas", {})["Problem"] = PROBLEM
         if keyless is not None:
@@ -113,6 +135,13 @@ def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
+
+
+def _group(path: tuple[str, dict[str, Any]]) -> int:
+    """Return the position of the group of a path's first operation."""
+    first: dict[str, Any] = next(iter(path[1].values()))
+    (tag,) = first["tags"]
+    return [*TAGS].index(tag)
 
 
 def _described(app: FastAPI) -> Handler:

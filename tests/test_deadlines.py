@@ -161,7 +161,7 @@ def test_a_faster_pool_is_found() -> None:
     plan = json.loads(solve(offline(8)).to_json())
     pool, item = plan["allocations"]["night"][0], plan["deadlines"][0]
     pool["maxArrivalRateRpm"] *= 2
-    item["capacity"] *= 2
+    item["capacityRpm"] *= 2
     item["finishesH"] /= 2
     assert any("night" in line for line in verify(Plan.model_validate(plan), offline(8)))
 

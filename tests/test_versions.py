@@ -93,7 +93,7 @@ def test_a_split_costs_what_rounding_up_each_version_costs() -> None:
     assert [item.num_replicas for item in use.versions] == [8, 1]
     assert [item.needed_replicas for item in use.versions] == [pytest.approx(7.2), pytest.approx(0.8)]
     assert [item.unused_cost_cents_per_h for item in use.versions] == [pytest.approx(8), pytest.approx(2)]
-    assert use.one_version == OneVersion(accelerator="A", num_replicas=8, cost=80)  # type: ignore[call-arg]
+    assert use.one_version == OneVersion(accelerator="A", num_replicas=8, cost_cents_per_h=80)
     assert use.extra_cost_cents_per_h == pytest.approx(10)
     assert use.roll_back is None
 

@@ -5,6 +5,7 @@ the input.
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -85,6 +86,13 @@ COMPILED = (
     "nodes",
 )  # fmt: skip
 """Fields of a system that follow from its documents."""
+
+
+def _unordered(value: object) -> str:
+    """Return a plain value as text that does not depend on the order of keys and lists."""
+    if isinstance(value, dict):
+        return json.dumps(sorted((key, _unordered(item)) for key, item in value.items()))
+    return json.dumps(sorted(map(_unordered, value)) if isinstance(value, list) else value)
 
 
 @dataclass(frozen=True)
@@ -380,8 +388,10 @@ class System:
     @cached_property
     def document_hash(self) -> str:
         """SHA-256 of the documents with the options, without the answers of earlier plans (`desiredAlloc`)."""
-        text = self.spec.model_dump_json(by_alias=True, exclude={"servers": {"__all__": {"desired"}}})
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        plain = self.spec.model_dump(
+            mode="json", by_alias=True, exclude={"servers": {"__all__": {"desired"}}}
+        )
+        return f"sha256:{hashlib.sha256(_unordered(plain).encode()).hexdigest()}"
 
     def units_per_replica(self, server: str, accelerator: str) -> tuple[str, int]:
         """Return the accelerator type and the number of cards of a replica.

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from copy import deepcopy
 
 import pytest
+from builders import accelerator, document, server, service_class
 
 import optimizer
-from builders import accelerator, document, server, service_class
 from optimizer import load_system, solve
 from optimizer.documents import Document, Output, output_name
 from optimizer.schema.pools import Pool
@@ -41,7 +41,11 @@ def test_the_keys_of_amounts_end_in_their_units() -> None:
         for name, field in kind.model_fields.items():
             (unit,) = re.findall(r"\[([^\]]+)\]", field.description or "")[:1] or [""]
             key, end = field.alias or name, UNITS.get(unit)
-            if end is not None and not key.endswith((end, f"{end}PerMillionTokens", f"{end}econds")) and PLAIN.get(key) != unit:
+            if (
+                end is not None
+                and not key.endswith((end, f"{end}PerMillionTokens", f"{end}econds"))
+                and PLAIN.get(key) != unit
+            ):
                 wrong.append(f"{kind.__name__}.{key} [{unit}]")
     assert not wrong
 

@@ -100,5 +100,7 @@ def test_plans_of_older_versions_are_refused_in_one_sentence(plan: Plan, tmp_pat
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(value), encoding="utf-8")
     for read in (load_plan, load_system_or_plan):
-        with pytest.raises(SpecError, match=r"plan\.json: this plan was written by an older inferplan; plan again"):
+        with pytest.raises(
+            SpecError, match=r"plan\.json: this plan was written by an older inferplan; plan again"
+        ):
             read(path)

@@ -64,7 +64,9 @@ def queue_uses(
         assert isinstance(server, SharedQueue)
         uses[name] = SharedQueueUse(
             members={
-                member: QueueMember.model_validate({"arrival_rate_rpm": rate, **figures.get((name, member), {})})
+                member: QueueMember.model_validate(
+                    {"arrival_rate_rpm": rate, **figures.get((name, member), {})}
+                )
                 for member, rate in rates.items()
             },
             unserved=tuple(part.name for part in server.members if part.name not in rates),

@@ -45,7 +45,12 @@ def interval_of(
         rounding = ROUNDING * max(1.0, abs(was.value), abs(now.value))
         change = now.value - was.value
         if high - low > rounding or not low - rounding <= change <= high + rounding:
-            return EffectRange(level=was.name, unit=unit_of_level(was.name), low=round(low, 9) + 0.0, high=round(high, 9) + 0.0)
+            return EffectRange(
+                level=was.name,
+                unit=unit_of_level(was.name),
+                low=round(low, 9) + 0.0,
+                high=round(high, 9) + 0.0,
+            )
         same &= abs(high) <= rounding
     return None
 
