@@ -376,7 +376,7 @@ def output_name(name: str) -> str:
     return OUTPUT_NAMES.get(name) or first + "".join(part.capitalize() for part in others)
 
 
-class Output(Document):
+class OutputDocument(Document):
     """Base of documents that only inferplan writes, such as plans.
 
     A key ends in its unit (``costCentsPerH``, ``arrivalRateRpm``); counts and shares have none.

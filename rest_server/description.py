@@ -77,18 +77,18 @@ targets, cards and budgets.
 A stateful service keeps a fleet: PUT `/v1/fleet`, POST `/v1/loads` with every snapshot of loads, and GET
 `/v1/targets` for the desired replicas.
 
-**Units.** Numbers in documents are in requests/min, ms, tokens and hundredths of the currency per hour, unless
-they are written with a unit (`10/s`, `2.10 USD/h`). Keys of answers end in their unit: `CentsPerH`, `Rpm`
-(requests/min), `Rps` (requests/s), `Ms`, `S`, `H`, `W`, `Gb`. A cent is a hundredth of `currency`, so that
-12920 `CentsPerH` with USD are 129.20 USD/h. Counts and shares (0 to 1) have no unit.
+**Units.** Numbers in documents are in requests/min, ms, tokens and hundredths of the currency per hour,
+unless they are written with a unit (`10/s`, `2.10 USD/h`). Keys of answers end in their unit: `CentsPerH`,
+`Rpm` (requests/min), `Rps` (requests/s), `Ms`, `S`, `H`, `W`, `Gb`. A cent is a hundredth of `currency`, so
+that 12920 `CentsPerH` with USD are 129.20 USD/h. Counts and shares (0 to 1) have no unit.
 
 **Keys.** If the service has API keys, send one as `X-API-KEY` or as a bearer token. A key can be limited to
 reading, to computing, or to the fleet.
 
-**Errors** are `application/problem+json` (RFC 9457) with `title`, `detail` (place, value, limit and what to
-do) and the `requestId` that the log has, too: 422 for faults of the request, 401 and 403 for keys, 404 and 412
-for another state of the fleet, 503 when busy, 504 out of time. Unserved servers are no error: the plan lists
-them in `unserved` with the reason.
+**Errors** are `application/problem+json` (RFC 9457) with `title`, `detail` (place, value, limit and what
+to do) and the `requestId` that the log has, too: 422 for faults of the request, 401 and 403 for keys, 404 and
+412 for another state of the fleet, 503 when busy, 504 out of time. Unserved servers are no error: the plan
+lists them in `unserved` with the reason.
 
 The service also has the routes of llm-inferno's optimizer at the root, such as `/optimizeOne`. They are not
 described here: their bodies are those of llm-inferno, in which amounts are plain numbers; docs/rest.md

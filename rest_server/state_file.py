@@ -110,8 +110,8 @@ def _check_header(path: Path, shown: str) -> None:
     version = int.from_bytes(header[_VERSION_AT : _VERSION_AT + 4])
     if version < SCHEMA_VERSION:
         raise SpecError(
-            f"{shown}: version {version} of state files, whose plans an older inferplan wrote; left untouched; "
-            "name a new file, put the fleet and plan again"
+            f"{shown}: version {version} of state files, whose plans an older inferplan wrote; left "
+            "untouched; name a new file, put the fleet and plan again"
         )
     if version > SCHEMA_VERSION:
         raise SpecError(

@@ -100,7 +100,7 @@ MUTUAL = {("rest_server.compat", "rest_server.v1")}
 
 PUBLIC_FACADE = "optimizer"
 """Names everything for type checkers."""
-FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "rest_server.app")
+FACADE_USERS = ("optimizer.cli.main", "optimizer.cli.reporting", "optimizer.plan.build", "rest_server.app")
 """What reads its version."""
 
 HOMES = {

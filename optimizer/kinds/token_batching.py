@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, Output, is_none
+from optimizer.documents import Document, OutputDocument, is_none
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf
@@ -48,7 +48,7 @@ class TokenProfile(TokenFields, ReplicaProfile):
     kv_capacity_tokens: int | None
 
 
-class TokenPoolFields(Output):
+class TokenPoolFields(OutputDocument):
     """Fields of a pool that only token batching has."""
 
     batching: Literal["static", "padded"] | None = Field(None, exclude_if=is_none)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from optimizer.arrays import grouped
-from optimizer.documents import Output, OutputShare, is_none
+from optimizer.documents import OutputDocument, OutputShare, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
 from optimizer.features.external.uses import Rented
@@ -40,7 +40,7 @@ EXTERNAL = "external"
 """Name that changes show instead of an accelerator for a server that rents an external service."""
 
 
-class Unserved(Output):
+class Unserved(OutputDocument):
     """A server that is not fully served, with the reason."""
 
     server: str
@@ -59,7 +59,7 @@ class Unserved(Output):
     """Fraction of the server's load that is served."""
 
 
-class PlanWarning(Output):
+class PlanWarning(OutputDocument):
     """A warning about the system of a plan: the plan is valid, but probably not what was meant."""
 
     path: str
@@ -73,14 +73,14 @@ class PlanWarning(Output):
         return f"{self.path}: {self.message}"
 
 
-class Warned(Output):
+class Warned(OutputDocument):
     """A result about a system, with the warnings about it."""
 
     warnings: tuple[PlanWarning, ...] = Field((), exclude_if=not_, strict=False)
     """Warnings about the system, which are those of `inferplan check`. Absent if there are none."""
 
 
-class CapacityUse(Output):
+class CapacityUse(OutputDocument):
     """Use of the cards of one accelerator type."""
 
     type: str
@@ -91,7 +91,7 @@ class CapacityUse(Output):
     """Number of cards that the plan uses."""
 
 
-class LimitUse(Output):
+class LimitUse(OutputDocument):
     """Use of a limit other than cards."""
 
     limit: str
@@ -110,7 +110,7 @@ class LimitUse(Output):
     """
 
 
-class TierUse(Output):
+class TierUse(OutputDocument):
     """Cost of an accelerator with price tiers, or of a card type that has a price for additional cards."""
 
     accelerator: str | None = Field(None, exclude_if=is_none)
@@ -130,7 +130,7 @@ class TierUse(Output):
         return self.accelerator or f"cards of {self.type}"
 
 
-class PlanCost(Output):
+class PlanCost(OutputDocument):
     """A cost of a plan beyond the list prices of its pools and shared cards."""
 
     name: str
@@ -153,7 +153,7 @@ class Kept(Placement):
     """
 
 
-class Change(Output):
+class Change(OutputDocument):
     """A server whose accelerator or replicas differ from the current ones."""
 
     server: str
@@ -166,7 +166,7 @@ class Change(Output):
     """Planned cost minus current cost of the server [cents/h]."""
 
 
-class PlanLevel(Output):
+class PlanLevel(OutputDocument):
     """Result of one lexicographic objective."""
 
     name: str
@@ -199,7 +199,7 @@ class Plan(Printed, Warned):
     total_cost_cents_per_h: float
     """Cost of all allocations, with tier prices and rentals [cents/h]."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """Currency of the system's prices; a cent is a hundredth of it, so that 12,920 `CentsPerH` are 129.20 USD/h.
+    """Currency of the system's prices, of which a cent is a hundredth: 12,920 `CentsPerH` are 129.20 USD/h.
     Absent if prices state none.
     """
     objective: float = Field(alias="costChangeWithPenaltyCentsPerH")
@@ -257,7 +257,9 @@ class Plan(Printed, Warned):
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with price tiers; absent if there are none."""
     costs: tuple[PlanCost, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs that add up with those of the pools and shared cards to `totalCostCentsPerH`; absent if there are none."""
+    """Costs that add up with those of the pools and shared cards to `totalCostCentsPerH`; absent if there are
+    none.
+    """
     nodes: tuple[NodeUse, ...] = Field((), exclude_if=not_, strict=False)
     """Nodes that the plan uses, and the replicas in them; absent if the system has no nodes."""
     node_moves: tuple[NodeMove, ...] = Field((), exclude_if=not_, strict=False)

@@ -75,7 +75,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     stated = plan.total_cost_cents_per_h
     if not math.isclose(cost, stated, rel_tol=SAME, abs_tol=SAME):
         raise SpecError(
-            f"{prefix}totalCostCentsPerH: {precise(stated)} differs from the cost of the allocations, {precise(cost)}"
+            f"{prefix}totalCostCentsPerH: {precise(stated)} differs from the cost of the allocations, "
+            f"{precise(cost)}"
         )
     return plan
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import ALL_MEMBERS
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.errors import SpecError
 from optimizer.features.length_pools.streams import wholes_of
 from optimizer.limits.cards import CARDS
@@ -28,7 +28,7 @@ from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 
 
-class LevelProof(Output):
+class LevelProof(OutputDocument):
     """Dual multipliers for one level (lexicographic objective), and the bound that they prove."""
 
     name: str
@@ -43,7 +43,7 @@ class LevelProof(Output):
     """Dual values of one integer unit of each previous level, by name."""
 
 
-class Proof(Output):
+class Proof(OutputDocument):
     """Dual multipliers that prove bounds of a plan's levels, in order."""
 
     levels: tuple[LevelProof, ...] = Field(strict=False)

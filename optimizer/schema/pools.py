@@ -5,13 +5,13 @@ from typing import Self
 
 from pydantic import Field
 
-from optimizer.documents import EstimateEnd, Output, OutputShare, is_none
+from optimizer.documents import EstimateEnd, OutputDocument, OutputShare, is_none
 from optimizer.kinds.table import KindPoolFields
 from optimizer.quantities import precise, quantity
 from optimizer.queueing.measures import METRICS, MISSED, MetricName, TargetMeasure
 
 
-class TargetFigure(Output):
+class TargetFigure(OutputDocument):
     """A target with the value at the load; times are in milliseconds, and `missed` is a share."""
 
     metric: MetricName
@@ -77,7 +77,7 @@ OF_ALL = " of all requests"
 """End of the statistic of a server with a result cache, whose percentiles count all requests."""
 
 
-class WithTargets(Output):
+class WithTargets(OutputDocument):
     """A pool or a server with its targets."""
 
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
@@ -91,7 +91,7 @@ class WithTargets(Output):
         return tuple(figure for figure in self.targets if not figure.is_of_mean)
 
 
-class PoolShape(Output):
+class PoolShape(OutputDocument):
     """Requests of one shape in a pool, at its load."""
 
     name: str
@@ -112,7 +112,7 @@ class PoolShape(Output):
     """
 
 
-class _PoolOwner(Output):
+class _PoolOwner(OutputDocument):
     """The server to which a pool belongs, and its cards."""
 
     service_class: str
@@ -127,7 +127,7 @@ class _PoolOwner(Output):
     """Number of cards of the type that the pool uses; 0 on shared cards, which the group counts."""
 
 
-class _PoolMetrics(Output):
+class _PoolMetrics(OutputDocument):
     """Metrics that pools of all kinds have."""
 
     accelerator: str
@@ -156,7 +156,7 @@ class _PoolMetrics(Output):
     """Fraction of requests rejected by a full queue, at the load."""
 
 
-class _PoolBasis(Output):
+class _PoolBasis(OutputDocument):
     """Targets of a pool, its request shapes, and the sources of its token times."""
 
     shapes: tuple[PoolShape, ...] = Field((), alias="requestShapes", exclude_if=not_, strict=False)
@@ -190,7 +190,7 @@ class Pool(
         return f"{self.accelerator}, {self.role}" if self.role else self.accelerator
 
 
-class Placement(Output):
+class Placement(OutputDocument):
     """An accelerator and a number of replicas."""
 
     accelerator: str

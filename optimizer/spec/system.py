@@ -387,7 +387,7 @@ class System:
 
     @cached_property
     def document_hash(self) -> str:
-        """SHA-256 of the documents with the options, without the answers of earlier plans (`desiredAlloc`)."""
+        """SHA-256 of the documents with the options, without answers of earlier plans (`desiredAlloc`)."""
         plain = self.spec.model_dump(
             mode="json", by_alias=True, exclude={"servers": {"__all__": {"desired"}}}
         )

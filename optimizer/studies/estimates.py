@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from optimizer.candidates import SizingMemo, find_candidates
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.schema import EstimateEnd
@@ -31,7 +31,7 @@ MIN_SAVING_SHARE = 1e-4
 """Smallest saving that counts, as a fraction of the cost of the plan; smaller ones are within the gap."""
 
 
-class PlanAtEnd(Output):
+class PlanAtEnd(OutputDocument):
     """Size of a plan at one point of the intervals of estimated token times."""
 
     estimates: EstimateEnd
@@ -44,7 +44,7 @@ class PlanAtEnd(Output):
     """Total cost of the plan [cents/h]."""
 
 
-class MeasuringGain(Output):
+class MeasuringGain(OutputDocument):
     """Saving if the token times of one server are in the middle of their estimates."""
 
     server: str
@@ -53,7 +53,7 @@ class MeasuringGain(Output):
     """Cost that the plan saves, with at least the same service [cents/h]."""
 
 
-class EstimatePrice(Output):
+class EstimatePrice(OutputDocument):
     """Sizes of the plan at the slow end of the estimates, and of the plan at their middle."""
 
     servers: int

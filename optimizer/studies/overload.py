@@ -15,7 +15,7 @@ from pydantic import Field
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.errors import SolverError
 from optimizer.features.table import FEATURES
 from optimizer.pipeline import choose
@@ -41,7 +41,7 @@ MIN_IN_PART = 1e-3
 """Minimum gain of load by partial service that is reported, as a fraction of the priority's load."""
 
 
-class OtherOptions(Output):
+class OtherOptions(OutputDocument):
     """Optimizer options that differ from the plan's, and the service of the plan with them."""
 
     saturation_policy: SaturationPolicy | None = None
@@ -62,7 +62,7 @@ class OtherOptions(Output):
         return {name: value for name, value in changes.items() if value is not None}
 
 
-class InPart(Output):
+class InPart(OutputDocument):
     """Load that the cards of a plan could carry if servers were served in part instead of in full first."""
 
     priority: int
@@ -75,7 +75,7 @@ class InPart(Output):
     """
 
 
-class Overload(Output):
+class Overload(OutputDocument):
     """Unserved load of a plan although cards remain, and options that serve more of it."""
 
     cards_left: dict[str, int]

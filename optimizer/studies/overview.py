@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.features.nodes.view import node_shares_cents_per_h
 from optimizer.features.shared_queues.uses import QueueMember
 from optimizer.kinds.kind import Kind
@@ -23,7 +23,7 @@ from optimizer.spec.streams import has_members
 from optimizer.spec.system import System
 
 
-class EmptyRow(Output):
+class EmptyRow(OutputDocument):
     """A server without replicas of its own."""
 
     server: str
@@ -100,7 +100,7 @@ class QueueRow(EmptyRow):
         return () if self.member is None else self.member.other_targets
 
 
-class TypeUsage(Output):
+class TypeUsage(OutputDocument):
     """Use of one accelerator type."""
 
     type: str
@@ -115,7 +115,7 @@ class TypeUsage(Output):
     """Cost of the pools on this type, and of its nodes [cents/h]."""
 
 
-class Overview(Output):
+class Overview(OutputDocument):
     """Overview of a plan, pool by pool and type by type."""
 
     limited: bool

@@ -5,7 +5,7 @@
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.parallel import Progress, ignore_progress
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
@@ -31,7 +31,7 @@ GROWTH_LIMIT_S = 10.0
 """Time limit for the plan at each load factor [s]."""
 
 
-class Report(Output):
+class Report(OutputDocument):
     """A plan with the studies that a report shows."""
 
     overview: Overview

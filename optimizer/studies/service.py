@@ -6,14 +6,14 @@ from typing import Any
 
 from optimizer.arrays import grouped
 from optimizer.candidates.arrays import server_loads_rps
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.plan import Plan
 from optimizer.plan.table import PlanLoad, PlanTable
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-class PriorityService(Output):
+class PriorityService(OutputDocument):
     """Service of the servers of one priority."""
 
     priority: int

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field, RootModel
 from optimizer.documents import (
     Count,
     Document,
-    Output,
+    OutputDocument,
     RequestsPerMinute,
     RequestsPerSecond,
     Share,
@@ -122,7 +122,7 @@ class Sizings(Document):
     """One result per replica."""
 
 
-class CandidateColumn(Output):
+class CandidateColumn(OutputDocument):
     """A candidate: a server on an accelerator, with its replicas, cost and performance."""
 
     server: str
@@ -157,7 +157,7 @@ class CandidateColumn(Output):
     """End of the interval of estimated token times that was used; absent if token times are not estimated."""
 
 
-class RejectedPair(Output):
+class RejectedPair(OutputDocument):
     """A pair of server and accelerator that cannot serve, with the reason."""
 
     server: str

@@ -1,4 +1,4 @@
-"""Tests that the JSON of plans and studies cannot be misread: units in names, no noise, pasted allocations."""
+"""Tests that JSON of plans and studies cannot be misread: units in names, and pasted allocations."""
 
 import importlib
 import json
@@ -12,7 +12,7 @@ from builders import accelerator, document, server, service_class
 
 import optimizer
 from optimizer import load_system, solve
-from optimizer.documents import Document, Output, output_name
+from optimizer.documents import Document, OutputDocument, output_name
 from optimizer.schema.pools import Pool
 from optimizer.studies.simulation.simulation_document import SimulatedLatency
 
@@ -25,7 +25,7 @@ PLAIN = {"hours": "h"}
 """Keys that are units themselves."""
 
 
-def outputs(base: type[Document] = Output) -> Iterator[type[Document]]:
+def outputs(base: type[Document] = OutputDocument) -> Iterator[type[Document]]:
     """Yield all documents that only inferplan writes."""
     for part in pkgutil.walk_packages(optimizer.__path__, "optimizer."):
         if part.name.startswith(("optimizer.studies", "optimizer.features", "optimizer.plan")):
@@ -76,7 +76,7 @@ def test_plans_of_equal_documents_have_equal_hashes() -> None:
 
 
 @pytest.mark.parametrize("in_list", [False, True])
-def test_a_pool_of_a_plan_can_be_pasted_into_the_current_allocation(*, in_list: bool) -> None:
+def test_a_planned_pool_can_be_a_current_allocation(*, in_list: bool) -> None:
     plan = solve(load_system(SOURCE))
     (pool,) = json.loads(plan.to_json())["allocations"]["a"]
     source = deepcopy(SOURCE)

@@ -207,9 +207,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(
     refused(path, "version 3 .*newer inferplan")
 
 
-def test_a_file_with_plans_of_an_older_version_is_refused_and_left_alone(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_an_older_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         older.setattr("rest_server.state_file.SCHEMA_VERSION", 1)
         made(path).close()

@@ -1,9 +1,9 @@
 """The section of a plan about result caches."""
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 
 
-class CacheUse(Output):
+class CacheUse(OutputDocument):
     """Requests that a server's result cache answers, and those that its replicas serve."""
 
     server: str

@@ -1,9 +1,9 @@
 """The section of a plan about rented external services."""
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 
 
-class Rented(Output):
+class Rented(OutputDocument):
     """A server whose requests an external service answers."""
 
     server: str

@@ -4,14 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 
 Reason = Literal[
     "cheaper", "needed", "required", "limits", "one_replica_more", "more_replicas", "unattainable", "unserved"
 ]
 
 
-class LengthPoolUse(Output):
+class LengthPoolUse(OutputDocument):
     """A pool of a server with pools by length."""
 
     server: str
@@ -38,7 +38,7 @@ class LengthPoolUse(Output):
         return {"shapes": ", ".join(self.shapes), **below}
 
 
-class SizedPool(Output):
+class SizedPool(OutputDocument):
     """A pool sized alone, on the accelerator where it costs least, regardless of limits."""
 
     shapes: tuple[str, ...] = Field(strict=False)
@@ -53,7 +53,7 @@ class SizedPool(Output):
     """Cost of the replicas [cents/h]."""
 
 
-class LengthUse(Output):
+class LengthUse(OutputDocument):
     """Pools by length of a server, and what one pool or several pools would cost."""
 
     pools: tuple[LengthPoolUse, ...] = Field(strict=False)

@@ -6,10 +6,10 @@ from operator import not_
 from pydantic import Field
 
 from optimizer.arrays import grouped, totals
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 
 
-class NodeReplicas(Output):
+class NodeReplicas(OutputDocument):
     """Replicas of one pool in one node."""
 
     server: str
@@ -26,7 +26,7 @@ class NodeReplicas(Output):
     """
 
 
-class NodeContents(Output):
+class NodeContents(OutputDocument):
     """Nodes of a type that hold the same replicas."""
 
     num_nodes: int
@@ -39,7 +39,7 @@ class NodeContents(Output):
     """Names of these nodes, such as `p5/3`; absent if `currentAlloc` states no nodes."""
 
 
-class NodeUse(Output):
+class NodeUse(OutputDocument):
     """Nodes of one type that a plan uses."""
 
     node: str
@@ -66,7 +66,7 @@ class NodeUse(Output):
     """Nodes that have replicas now and none in the plan; absent if there are none."""
 
 
-class NodeMove(Output):
+class NodeMove(OutputDocument):
     """Replicas that move from one node to another, start or stop; only with nodes in `currentAlloc`."""
 
     server: str

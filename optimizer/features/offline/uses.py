@@ -1,9 +1,9 @@
 """The section of a plan about offline work."""
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 
 
-class DeadlineUse(Output):
+class DeadlineUse(OutputDocument):
     """Offline work of a server, and its completion time."""
 
     server: str

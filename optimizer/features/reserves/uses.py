@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 
 
-class ReserveUse(Output):
+class ReserveUse(OutputDocument):
     """Reserve that a server requires, and whether the plan provides it."""
 
     server: str
@@ -22,7 +22,7 @@ class ReserveUse(Output):
     """Cost of the replicas beyond those that the load needs [cents/h]."""
 
 
-class ReplicaPurposes(Output):
+class ReplicaPurposes(OutputDocument):
     """Replica counts by purpose of a server with an availability target or a roll-out."""
 
     replicas: int

@@ -1,9 +1,9 @@
 """The section of a plan about roll-outs."""
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 
 
-class RolloutUse(Output):
+class RolloutUse(OutputDocument):
     """Extra replicas of a server during its roll-out."""
 
     replicas: int

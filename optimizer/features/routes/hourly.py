@@ -4,14 +4,14 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.features.routes.replayed import RoutedLoad
 from optimizer.features.routes.view import divisions_within
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 
 
-class HourlyRoute(Output):
+class HourlyRoute(OutputDocument):
     """Requests of a route in one interval."""
 
     small_rpm: float
@@ -24,7 +24,7 @@ class HourlyRoute(Output):
     """Fraction of each request kind that the small model serves, in the order of the document."""
 
 
-class HourlyRoutesField(Output):
+class HourlyRoutesField(OutputDocument):
     """The routes of one hour."""
 
     routes: dict[str, HourlyRoute] = Field({}, exclude_if=not_)

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from optimizer.documents import MIN_RATE, Output
+from optimizer.documents import MIN_RATE, OutputDocument
 
 
 def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
@@ -13,7 +13,7 @@ def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
     return rate_rpm if idle else max(rate_rpm, MIN_RATE)
 
 
-class RoutedKind(Output):
+class RoutedKind(OutputDocument):
     """One kind of requests of a route, and their division in the plan."""
 
     name: str
@@ -30,7 +30,7 @@ class RoutedKind(Output):
     """Share of the route's answers that are worse because the small model gave them to this kind."""
 
 
-class RouteUse(Output):
+class RouteUse(OutputDocument):
     """Division of the requests of a route, with its cost and quality loss."""
 
     small: str

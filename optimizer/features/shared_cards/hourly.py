@@ -4,11 +4,11 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.plan import Placement, Plan
 
 
-class HourlyCardsField(Output):
+class HourlyCardsField(OutputDocument):
     """The shared cards of one hour."""
 
     shared_cards: dict[str, Placement] = Field({}, exclude_if=not_)

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.features.shared_cards.patterns import SharingMode
 from optimizer.schema.pools import Placement, Pool
 
@@ -31,7 +31,7 @@ class SharedPool(Pool):
         return f"{self.accelerator}, shared"
 
 
-class SharedCardUse(Output):
+class SharedCardUse(OutputDocument):
     """Group of cards that the same servers share in the same way."""
 
     name: str

@@ -4,7 +4,7 @@ from operator import not_
 
 from pydantic import Field
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.schema.pools import PoolShape, WithTargets
 
 
@@ -29,7 +29,7 @@ class QueueMember(WithTargets):
     """
 
 
-class SharedQueueUse(Output):
+class SharedQueueUse(OutputDocument):
     """A shared queue; its replicas are a pool under the queue's name in `allocations`."""
 
     members: dict[str, QueueMember]

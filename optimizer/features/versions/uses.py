@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 
 
-class VersionUse(Output):
+class VersionUse(OutputDocument):
     """A version of a split server."""
 
     server: str
@@ -26,7 +26,7 @@ class VersionUse(Output):
     """Part of the cost for capacity that exceeds the load [cents/h]."""
 
 
-class OneVersion(Output):
+class OneVersion(OutputDocument):
     """Replicas if the server's own model served all requests, with the same reserve but no roll-back."""
 
     accelerator: str
@@ -37,7 +37,7 @@ class OneVersion(Output):
     """Cost of the replicas that the server's own model alone would need [cents/h]."""
 
 
-class SplitUse(Output):
+class SplitUse(OutputDocument):
     """Versions of a split server, and the cost of splitting it."""
 
     model: str

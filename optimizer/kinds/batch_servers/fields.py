@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Milliseconds, Output, PositiveCount, is_none
+from optimizer.documents import Milliseconds, OutputDocument, PositiveCount, is_none
 from optimizer.kinds.batch_servers.stages import Stage
 from optimizer.kinds.fields import PlacedServer, ReplicaProfile
 from optimizer.simulation.batches import QueueCounts, TriggerName
@@ -48,7 +48,7 @@ class BatchServerFields(PlacedServer):
     """
 
 
-class PoolFields(Output):
+class PoolFields(OutputDocument):
     """Fields of a pool that only batch servers have."""
 
     busy: float | None = Field(None, exclude_if=is_none)
@@ -63,14 +63,14 @@ class PoolFields(Output):
     """
 
 
-class RowFields(Output):
+class RowFields(OutputDocument):
     """Settings of a batch server that tables show with its pools."""
 
     batch_trigger: TriggerName | None = Field(None, exclude_if=is_none)
     """Trigger that starts a batch that is not full; absent for other kinds."""
 
 
-class SimulatedFields(Output):
+class SimulatedFields(OutputDocument):
     """Fields of a simulated pool that only batch servers have."""
 
     answers_together: bool = Field(default=False, exclude_if=not_)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.plan import Placement, Plan
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.printed import Printed
@@ -23,7 +23,7 @@ ServiceChange = Literal["same", "newly_served", "newly_unserved"]
 ReserveChange = Literal["same", "lost", "gained", "other"]
 
 
-class Side(Output):
+class Side(OutputDocument):
     """One of the two compared plans, with its options."""
 
     label: str
@@ -43,7 +43,7 @@ class AcceleratorShare(Placement):
     """Cost of these replicas [cents/h]."""
 
 
-class SideMetrics(Output):
+class SideMetrics(OutputDocument):
     """Load, replicas and performance of some servers in one of the compared plans.
 
     Means are over requests (eq. 55). Token lengths are averaged over arriving requests, or over servers if
@@ -92,7 +92,7 @@ class SideMetrics(Output):
         return self.own.get(field, getattr(self, field, None))
 
 
-class Difference(Output):
+class Difference(OutputDocument):
     """Second plan minus first plan; a missing plan counts as 0."""
 
     num_replicas: int
@@ -115,7 +115,7 @@ class Difference(Output):
     """
 
 
-class ComparisonRow(Output):
+class ComparisonRow(OutputDocument):
     """Comparison of the same servers in both plans."""
 
     first: SideMetrics | None = None
@@ -154,7 +154,7 @@ class ServerRow(ComparisonRow):
     """
 
 
-class PriorityRow(Output):
+class PriorityRow(OutputDocument):
     """Service of the servers of one priority in both plans."""
 
     priority: int
@@ -188,7 +188,7 @@ class ClassRow(ComparisonRow):
     """Priority of the service class; null for the servers of plans from files."""
 
 
-class TypeUse(Output):
+class TypeUse(OutputDocument):
     """Use of an accelerator type in one of the compared plans."""
 
     used: int
@@ -199,7 +199,7 @@ class TypeUse(Output):
     """Cost of the pools on this type [cents/h]; null if the types of the accelerators are unknown."""
 
 
-class TypeComparison(Output):
+class TypeComparison(OutputDocument):
     """One accelerator type in both plans."""
 
     type: str
@@ -214,7 +214,7 @@ class TypeComparison(Output):
     """Cost in the second plan minus that in the first [cents/h]; null if one of them is unknown."""
 
 
-class CostComparison(Output):
+class CostComparison(OutputDocument):
     """A cost beyond the list prices of pools in both plans; see `costs` of a plan."""
 
     name: str
@@ -229,7 +229,7 @@ class CostComparison(Output):
     """Amount in the second plan minus that in the first [cents/h]."""
 
 
-class Comparison(Printed, Output):
+class Comparison(Printed, OutputDocument):
     """Comparison of two plans; every difference is the second plan minus the first."""
 
     kind: ComparisonType

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.plan import Plan
 from optimizer.plan.document import CapacityUse, LimitUse, Warned
 from optimizer.printed import Printed
@@ -19,7 +19,7 @@ Limit = Literal[
 """Constraints that can bind the maximum rate of a replica."""
 
 
-class ServiceChange(Output):
+class ServiceChange(OutputDocument):
     """Change of a server whose served share or full service differs between two plans."""
 
     server: str
@@ -47,7 +47,7 @@ class ServiceChange(Output):
         return not self.load_change_rpm and self.served_before != self.served_after
 
 
-class EffectRange(Output):
+class EffectRange(OutputDocument):
     """Interval for the change of one objective between two optimal plans.
 
     Changes of earlier objectives are exact.
@@ -63,7 +63,7 @@ class EffectRange(Output):
     """Upper bound of the change."""
 
 
-class Effect(Output):
+class Effect(OutputDocument):
     """Effect of one change: the plan solved again with the change, compared with the original plan."""
 
     cost_change_cents_per_h: float
@@ -88,7 +88,7 @@ class Effect(Output):
     """Interval of the first change that is not proved; absent if all are proved."""
 
 
-class Binding(Output):
+class Binding(OutputDocument):
     """A limit that raises the maximum rate of a replica if it alone is slightly relaxed."""
 
     limit: Limit
@@ -124,7 +124,7 @@ class ForcedPool(Placement):
     """Cost of the pool [cents/h]."""
 
 
-class Alternative(Output):
+class Alternative(OutputDocument):
     """Plan in which a server is restricted to accelerators other than the chosen ones."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
@@ -135,7 +135,7 @@ class Alternative(Output):
     """Effect of the restriction: this plan minus the original plan."""
 
 
-class ReservedSize(Output):
+class ReservedSize(OutputDocument):
     """Replicas of a candidate that carry the full load with the required reserve."""
 
     num_replicas: int
@@ -146,7 +146,7 @@ class ReservedSize(Output):
     """Cost of the replicas [cents/h]."""
 
 
-class Option(Output):
+class Option(OutputDocument):
     """A candidate of a server: an accelerator on which it can run."""
 
     accelerator: str
@@ -175,7 +175,7 @@ class Option(Output):
     """Plan in which the server is restricted to this accelerator; only if a single server is explained."""
 
 
-class RejectedAccelerator(Output):
+class RejectedAccelerator(OutputDocument):
     """An accelerator on which a server cannot run, with the reason and the shortfall."""
 
     accelerator: str
@@ -194,7 +194,7 @@ class RejectedAccelerator(Output):
     """
 
 
-class ServerExplanation(Output):
+class ServerExplanation(OutputDocument):
     """Reasons for the placement of one server."""
 
     server: str
@@ -231,7 +231,7 @@ class ServerExplanation(Output):
     """Accelerators on which the server cannot run, the nearest miss first."""
 
 
-class UnitValues(Output):
+class UnitValues(OutputDocument):
     """Value of one step more and one step fewer of a limited item: one card, or `step` of other limits."""
 
     one_more: Effect | None = None
@@ -266,7 +266,7 @@ class LimitExplanation(UnitValues, _LimitLeft):
     """Value of a limit other than cards."""
 
 
-class _ModelLatency(Output):
+class _ModelLatency(OutputDocument):
     service_class: str
     """Name of the service class."""
     model: str
@@ -286,7 +286,7 @@ class TargetPrice(_ModelLatency):
     """Effect of relaxing the target."""
 
 
-class UnitRepair(Output):
+class UnitRepair(OutputDocument):
     """Cards to add so that every server is served in full with its reserve, if cards can achieve that."""
 
     added: dict[str, int]
@@ -310,7 +310,7 @@ class TargetRelaxation(_ModelLatency):
     """Effect of relaxing the target to that value."""
 
 
-class Beyond(Output):
+class Beyond(OutputDocument):
     """A server that no number of cards can serve, or give its reserve."""
 
     server: str
@@ -319,7 +319,7 @@ class Beyond(Output):
     """Explanation of the shortfall as a sentence."""
 
 
-class RepairOptions(Output):
+class RepairOptions(OutputDocument):
     """Changes that would serve every server in full with its reserve; the fields are alternatives."""
 
     summary: str
@@ -344,7 +344,7 @@ class RepairOptions(Output):
     """Servers to which no number of cards can give their reserve; absent if there are none."""
 
 
-class WishCost(Output):
+class WishCost(OutputDocument):
     """Cost of an option of the system, such as a reserve or a limit: the plan without it."""
 
     option: str
@@ -353,7 +353,7 @@ class WishCost(Output):
     """Effect of removing the option; a decrease in cost is the cost of the option."""
 
 
-class LossPrice(Output):
+class LossPrice(OutputDocument):
     """Cost of a route's limit on the quality loss: the plan with another limit, minus the plan."""
 
     route: str
@@ -366,7 +366,7 @@ class LossPrice(Output):
     """Effect of using the other limit."""
 
 
-class FreeNodeCards(Output):
+class FreeNodeCards(OutputDocument):
     """Replicas that would fit into the free cards of nodes at no cost; the entries are alternatives."""
 
     server: str
@@ -379,7 +379,7 @@ class FreeNodeCards(Output):
     """Load that these replicas can carry within all targets [requests/min]."""
 
 
-class NodeExplanation(Output):
+class NodeExplanation(OutputDocument):
     """Effects of one node more or fewer of a type, or of no spare ones, and the use of its free cards."""
 
     node: str

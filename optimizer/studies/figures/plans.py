@@ -356,7 +356,7 @@ def _target_shares(shown: PlannedSystem, metrics: Sequence[str]) -> dict[str, tu
     """
     members, system = shown.overview.plan.members, shown.system
     shares = {}
-    for name, stream in system.streams.items():
+    for name in system.streams:
         if name in members:
             figures = members[name].targets
             of_metric = {m: [each for each in figures if is_about(each.measure, m)] for m in metrics}

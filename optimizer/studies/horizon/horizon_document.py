@@ -5,14 +5,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.features.hourly import HourFeatureFields
 from optimizer.plan import Placement
 from optimizer.plan.document import Warned
 from optimizer.printed import Printed
 
 
-class Reservation(Output):
+class Reservation(OutputDocument):
     """Accelerators of one name that are reserved for the entire time."""
 
     accelerator: str
@@ -29,7 +29,7 @@ class Reservation(Output):
     """Fraction of the reserved accelerator-hours that are used."""
 
 
-class HourlyUse(Output):
+class HourlyUse(OutputDocument):
     """Accelerators of one name that are used in one interval."""
 
     accelerator: str
@@ -42,7 +42,7 @@ class HourlyUse(Output):
     """Number of cards per accelerator."""
 
 
-class HourPlacements(Output):
+class HourPlacements(OutputDocument):
     """Loads, costs and pools of one interval of the trace."""
 
     time_s: float
@@ -71,7 +71,7 @@ class HourPlan(HourFeatureFields, HourPlacements):
     """The plan of one interval of the trace."""
 
 
-class Policy(Output):
+class Policy(OutputDocument):
     """A policy for serving all hours, with its cost and service."""
 
     name: str

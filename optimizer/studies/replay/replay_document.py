@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.plan.document import Warned
 from optimizer.stabilisation.rules import Rules
 
 
-class ReplayedServer(Output):
+class ReplayedServer(OutputDocument):
     """Outcome of one server under a policy."""
 
     server: str
@@ -36,7 +36,7 @@ class ReplayedServer(Output):
     """
 
 
-class ReplayedRoute(Output):
+class ReplayedRoute(OutputDocument):
     """Outcome of one route under a policy."""
 
     route: str
@@ -51,7 +51,7 @@ class ReplayedRoute(Output):
     """Mean fraction of responses that are worse because the small model produced them."""
 
 
-class ReplayStep(Output):
+class ReplayStep(OutputDocument):
     """State of the fleet between two times of the trace."""
 
     time_s: float
@@ -73,7 +73,7 @@ class ReplayStep(Output):
     """
 
 
-class ReplayPolicy(Output):
+class ReplayPolicy(OutputDocument):
     """A policy for following the plans, with its outcome."""
 
     name: str
@@ -119,7 +119,7 @@ class ReplayPolicy(Output):
         return cls(**given)
 
 
-class HeadroomOutcome(Output):
+class HeadroomOutcome(OutputDocument):
     """Outcome of the control loop with a headroom."""
 
     headroom: float

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
@@ -18,7 +18,7 @@ Verdict = Literal["held", "missed", "close"]
 """Verdict on a target: met, missed, or too close to the limit to decide."""
 
 
-class ConfidenceInterval(Output):
+class ConfidenceInterval(OutputDocument):
     """A simulated value with the half-width of its 95 % confidence interval."""
 
     value: float
@@ -27,7 +27,7 @@ class ConfidenceInterval(Output):
     """Half-width of the 95 % confidence interval, in the unit of the value; null if unknown."""
 
 
-class SimulatedLatency(Output):
+class SimulatedLatency(OutputDocument):
     """A latency of a simulated pool: predictions, and simulated mean and percentiles [ms]."""
 
     predicted_mean: float | None = None
@@ -46,7 +46,7 @@ class SimulatedLatency(Output):
     """Simulated 99th percentile [ms]."""
 
 
-class TargetCheck(Output):
+class TargetCheck(OutputDocument):
     """A target, and whether the simulation meets it."""
 
     target: str
@@ -67,7 +67,7 @@ class TargetCheck(Output):
     """
 
 
-class SimulatedFigure(Output):
+class SimulatedFigure(OutputDocument):
     """A metric that only some kinds of replicas have: predicted and simulated value."""
 
     predicted: float | None = None
@@ -76,7 +76,7 @@ class SimulatedFigure(Output):
     """Simulated value, in the same unit."""
 
 
-class _SimulatedMetrics(Output):
+class _SimulatedMetrics(OutputDocument):
     """Simulated metrics that pools of all kinds have."""
 
     server: str
@@ -121,7 +121,7 @@ class _SimulatedMetrics(Output):
     """Every target of the server, compared with the simulation."""
 
 
-class SimulatedShape(Output):
+class SimulatedShape(OutputDocument):
     """Requests of one shape in a simulated pool."""
 
     name: str
@@ -151,7 +151,7 @@ def worst_verdict(checks: Iterable[TargetCheck]) -> Verdict:
     return "missed" if "missed" in verdicts else "close" if "close" in verdicts else "held"
 
 
-class _SimulatedBasis(Output):
+class _SimulatedBasis(OutputDocument):
     """Sources of a simulated pool's metrics."""
 
     requests: int | None = Field(None, exclude_if=is_none)
@@ -214,7 +214,7 @@ class Simulation(Printed, Warned):
     """Pools, sorted by server; pools without load are not simulated."""
 
 
-class PoolDerating(Output):
+class PoolDerating(OutputDocument):
     """A server on an accelerator whose replicas get less load because they missed targets."""
 
     server: str
@@ -239,7 +239,7 @@ class PoolDerating(Output):
     """Targets that the pool missed."""
 
 
-class LostServer(Output):
+class LostServer(OutputDocument):
     """A server that the original plan served within its targets, but that finally is not."""
 
     server: str

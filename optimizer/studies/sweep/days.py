@@ -14,7 +14,7 @@ from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import SizingMemo
-from optimizer.documents import Output
+from optimizer.documents import OutputDocument
 from optimizer.features.views import largest_loads_rpm
 from optimizer.parallel import Progress
 from optimizer.pipeline import solve
@@ -34,7 +34,7 @@ FACTOR_STEP = 0.01
 SECONDS_PER_DAY = 86_400.0
 
 
-class FleetPlan(Output):
+class FleetPlan(OutputDocument):
     """Data of a plan that the study needs and stores."""
 
     total_cost_cents_per_h: float

@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Output, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.money import CENTS, cost_unit, in_cost_unit
 from optimizer.plan.document import Warned
 from optimizer.plan.tabular import data_frame
 from optimizer.printed import Printed
 
 
-class Axis(Output):
+class Axis(OutputDocument):
     """A parameter that a sweep varies."""
 
     parameter: str
@@ -33,7 +33,7 @@ class Axis(Output):
         return in_cost_unit(value, currency) if self.unit == CENTS else value
 
 
-class ServedShare(Output):
+class ServedShare(OutputDocument):
     """Served load of one priority at a point of a sweep."""
 
     priority: int
@@ -42,7 +42,7 @@ class ServedShare(Output):
     """Served fraction of the load of this priority; null without load."""
 
 
-class UnitsUsed(Output):
+class UnitsUsed(OutputDocument):
     """Cards of one accelerator type that a plan uses."""
 
     type: str
@@ -51,7 +51,7 @@ class UnitsUsed(Output):
     """Number of cards used by the plan."""
 
 
-class SweepBinding(Output):
+class SweepBinding(OutputDocument):
     """A limit that prevents the service of servers, or the use of cheaper candidates."""
 
     limit: str
@@ -66,7 +66,7 @@ class SweepBinding(Output):
     """Number of servers that the limit prevents from using a cheaper candidate."""
 
 
-class SweepPoint(Output):
+class SweepPoint(OutputDocument):
     """The plan at one combination of parameter values."""
 
     values: tuple[float, ...] = Field(strict=False)
@@ -99,7 +99,7 @@ class SweepPoint(Output):
     """Value of each lexicographic objective, in order."""
 
 
-class SafeFleet(Output):
+class SafeFleet(OutputDocument):
     """The cheapest fleet found that meets all targets on a fraction of the days."""
 
     days_share: float
@@ -117,7 +117,7 @@ class SafeFleet(Output):
     """Cost that suffices on this fraction of the days if each day is planned separately [cents/h]."""
 
 
-class SampledDays(Output):
+class SampledDays(OutputDocument):
     """Cost of meeting all targets on sampled days."""
 
     samples: int

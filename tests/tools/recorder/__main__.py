@@ -10,7 +10,7 @@ TOOLS = Path(__file__).resolve().parent.parent
 
 def main() -> int:
     """Run one of the commands, and return the exit status."""
-    sys.path[:0] = [str(TOOLS)]
+    sys.path[:0] = [str(TOOLS), str(TOOLS.parent)]
     arguments = _parser().parse_args()
     status: int = arguments.run(arguments)
     return status

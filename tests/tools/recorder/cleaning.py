@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 DROPPED_KEYS = frozenset(
-    {"age", "ageSeconds", "at", "generatedAt", "loadAgeSeconds", "loadSentAt", "requestId"}
+    {
+        "age",
+        "ageSeconds",
+        "at",
+        "generatedAt",
+        "inferplanVersion",
+        "loadAgeSeconds",
+        "loadSentAt",
+        "requestId",
+    }
 )
 """Keys of JSON: times of day, ages, and names made at random."""
 DROPPED_HEADERS = frozenset({"age", "content-length", "date", "etag", "server-timing", "x-request-id"})
