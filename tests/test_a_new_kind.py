@@ -79,7 +79,7 @@ def test_streams_get_the_fewest_replicas_by_erlang(answers: dict[str, Any]) -> N
     assert pool["blocked"] == pytest.approx(erlang_b(offered(pool), PLACES), rel=1e-9)
     fewer = offered(pool) * pool["numReplicas"] / (pool["numReplicas"] - 1)
     assert pool["blocked"] <= LARGEST_LOSS < erlang_b(fewer, PLACES)
-    assert pool["ttftAverage"] == 40
+    assert pool["ttftMs"] == 40
     assert "places" not in answers["plan"]["allocations"]["text"][0]
 
 
