@@ -30,7 +30,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "solve": ("solve sample:gpus", "solve sample:gpus --scale 2.5 --mixed"),
     "explain": ("explain sample:gpus", "explain sample:gpus --server chat-qwen3-32b"),
     "compare": ("compare sample:small", "compare before.yaml --with after.yaml"),
-    "verify": ("verify fleet.yaml plan.json", "verify fleet.yaml plan.json --proof proof.json"),
+    "verify": ("verify plan.json fleet.yaml", "verify plan.json fleet.yaml --proof proof.json"),
     "report": ("report sample:gpus -o report.html", "report sample:gpus --markdown report.md"),
     "plot": ("plot plan sample:gpus -o plan.svg", "plot cost sample:gpus --server chat-qwen3-32b -o p.png"),
     "web": ("web", "web sample:gpus"),

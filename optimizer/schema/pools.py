@@ -8,34 +8,36 @@ from pydantic import Field
 from optimizer.documents import EstimateEnd, OutputDocument, OutputShare, is_none
 from optimizer.kinds.table import KindPoolFields
 from optimizer.quantities import precise, quantity
-from optimizer.queueing.measures import METRICS, MISSED, MetricName, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, METRICS, MISSED, MetricName, TargetMeasure
 
 
 class TargetFigure(OutputDocument):
-    """A target with the value at the load; times are in milliseconds, and `missed` is a share."""
+    """A target with the value at the load; latencies are in milliseconds."""
 
     metric: MetricName
-    """Limited metric: `itl`, `ttft`, `e2e`, or `missed`, the share of requests that miss a target."""
+    """Limited metric: `itl`, `ttft`, `e2e`, or `missed` or `loss`, the shares of requests that miss a target
+    or are rejected.
+    """
     statistic: str
-    """Limited statistic of the metric: `mean`, a percentile such as `p95`, or `share` for `missed`. With a
+    """Limited statistic of the metric: `mean`, a percentile such as `p95`, or `share` of requests. With a
     result cache, percentiles are those of all requests: `p95 of all requests`.
     """
     shape: str = Field("", exclude_if=not_)
     """Name of the request shape whose requests count; absent for all requests."""
     value_ms: float | None = Field(None, exclude_if=is_none)
-    """Value at the load of the pool [ms]; absent for `missed`."""
+    """Value at the load of the pool [ms]; absent for shares of requests."""
     limit_ms: float | None = Field(None, exclude_if=is_none)
-    """Limit of the value [ms]; absent for `missed`."""
+    """Limit of the value [ms]; absent for shares of requests."""
     value_share: OutputShare | None = Field(None, exclude_if=is_none)
-    """Share of requests that miss a target at the load; absent for other metrics."""
+    """Share of requests at the load; absent for latencies."""
     limit_share: float | None = Field(None, exclude_if=is_none)
-    """Largest share of requests that may miss a target; absent for other metrics."""
+    """Limit of the share; absent for latencies."""
 
     @classmethod
     def of(cls, measure: TargetMeasure, value: float, limit: float) -> Self:
         """Create a target from its measure, value and limit [ms, or a fraction]."""
-        name, unit = measure.metric, "share" if measure.is_missed else "ms"
-        statistic = "share" if measure.is_missed else measure.statistic
+        name, unit = measure.metric, "ms" if measure.metric in LATENCIES else "share"
+        statistic = measure.statistic if measure.metric in LATENCIES else "share"
         if measure.percentile is not None and measure.hit_rate:
             statistic += OF_ALL
         numbers = {f"value_{unit}": value, f"limit_{unit}": limit}
@@ -70,7 +72,9 @@ class TargetFigure(OutputDocument):
         """Value with its limit as text: ``p95 TTFT 512 ms (800 ms)``, ``97.6 % within (97 %)``."""
         if self.metric == MISSED.metric:
             return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
-        return f"{self.measure} {quantity(self.value)} ms ({precise(self.limit)} ms)"
+        metric = METRICS[self.metric]
+        value, limit = quantity(self.value * metric.scale), precise(self.limit * metric.scale)
+        return f"{self.measure} {value} {metric.unit} ({limit} {metric.unit})"
 
 
 OF_ALL = " of all requests"

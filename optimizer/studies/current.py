@@ -15,7 +15,7 @@ from optimizer.candidates.measuring import (
 )
 from optimizer.candidates.pairs import Pairs, arrays_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
-from optimizer.documents import Document, is_none
+from optimizer.documents import OutputDocument, is_none
 from optimizer.errors import SpecError
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.targets import meets_target
@@ -26,7 +26,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-class CurrentPoolFigures(Document):
+class CurrentPoolFigures(OutputDocument):
     """A pool that runs, at its share of the load; of a shared queue one row for each server."""
 
     server: str
@@ -58,7 +58,7 @@ class CurrentPoolFigures(Document):
         return self.problem is None and all(meets_target(one.value, one.limit) for one in self.targets)
 
 
-class CurrentService(Document):
+class CurrentService(OutputDocument):
     """Performance of all servers at their current allocations."""
 
     holds: bool
@@ -183,7 +183,7 @@ def _figures(
     measures: tuple[TargetMeasure, ...], values: FloatArray, limits: FloatArray
 ) -> tuple[TargetFigure, ...]:
     return tuple(
-        TargetFigure(measure=measure.label, value=value, limit=limit)
+        TargetFigure.of(measure, value, limit)
         for measure, value, limit in zip(measures, values.tolist(), limits.tolist(), strict=True)
         if np.isfinite(limit)
     )
