@@ -119,7 +119,7 @@ def _essence(plan: Plan, stands_for: int) -> dict[str, Any]:
     return {
         "revision": stands_for,
         "status": plan.status,
-        "totalCost": plan.total_cost_cents_per_h,
+        "totalCostCentsPerH": plan.total_cost_cents_per_h,
         "complete": plan.complete,
         "unserved": len(plan.unserved),
         "lacksReserve": len(plan.lacks_reserve),

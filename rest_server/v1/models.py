@@ -327,7 +327,7 @@ class FleetEvent(Document):
     names: tuple[str, ...] = Field((), strict=False)
     """Names of the changed items, such as `servers/chat`; empty if they are too many."""
     plan: dict[str, Any] = Field(default_factory=dict)
-    """For a plan: its `revision`, `status` and `totalCost`, whether it is `complete`, and the numbers of
+    """For a plan: `revision`, `status` and `totalCostCentsPerH`, whether it is `complete`, and the numbers of
     servers not served in full (`unserved`) and changed (`changes`).
     """
 

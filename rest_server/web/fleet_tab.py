@@ -63,7 +63,7 @@ class FleetTab:
         plans = [event for event in now.history.events if event.plan]
         currency = None if now.plan is None else now.plan.plan.currency
         times = [event.made_at * 1000 for event in plans]
-        costs = [in_cost_unit(event.plan["totalCost"], currency) for event in plans]
+        costs = [in_cost_unit(event.plan["totalCostCentsPerH"], currency) for event in plans]
         unserved = [float(event.plan["unserved"]) for event in plans]
         lacking = [float(event.plan.get("lacksReserve", 0)) for event in plans]
         self._charts.show_over_time(
