@@ -14,6 +14,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
+from optimizer.features.disaggregation.parts import RoleTable, role_table
 from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.kinds.laws import LawTable
@@ -226,6 +227,8 @@ class SystemArrays:
     """Index of the profile of each server–accelerator pair, shape (S, A); -1 if there is none."""
     rate_factor: FloatArray
     """Usable fraction of a replica's maximum rate, shape (S, A); below 1 only if a simulation required it."""
+    roles: RoleTable | None
+    """Roles of the servers if any is a prefill or a decode pool, else None."""
     misfits: "dict[int, DoesNotFitError]" = field(default_factory=dict)
     """Errors of estimated profiles whose model does not fit on the accelerator, by profile index."""
 
@@ -274,6 +277,7 @@ def tabulate(system: System) -> SystemArrays:
         profiles=_profile_arrays(system, profiles),
         profile_of=frozen(profile_of),
         rate_factor=_rate_factors(system, place_of),
+        roles=role_table(system),
         misfits=misfits,
     )
 

@@ -190,6 +190,9 @@ def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
     """
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
     own = _own_of(arrays, pairs)
+    if arrays.roles is not None and arrays.roles.has_role(pairs.server):
+        own = arrays.roles.of_pairs(pairs.server, pairs.accelerator)
+        return _built(arrays, pairs, arrays.roles.model_of(pairs.server), own)
     if own is not None:
         return _built(arrays, pairs, model, own)
     variability = _variability_of(arrays, pairs)
@@ -283,6 +286,8 @@ def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]
     laws, queue_model, models = arrays.profiles.laws, arrays.profiles.queue_model, [*QUEUE_MODELS.values()]
     profile = pairs.profile[rows]
     group = queue_model[profile] * len(laws.laws) + laws.law[profile]
+    if arrays.roles is not None:
+        group += arrays.roles.role[pairs.server[rows]] * len(models) * len(laws.laws)
     result = []
     for one in np.unique(group):
         part = rows[group == one]

@@ -1,6 +1,12 @@
 """Combines the fields that features add to documents; pydantic puts the fields of the last base first."""
 
 from optimizer.features.caches.fields import CacheFields
+from optimizer.features.disaggregation.fields import (
+    DisaggregationFields,
+    HandoverField,
+    KvBytesField,
+    LinkFields,
+)
 from optimizer.features.external.fields import ExternalField
 from optimizer.features.length_pools.fields import LengthPoolsField
 from optimizer.features.nodes.fields import NodesField
@@ -19,6 +25,7 @@ class ServerFeatureFields(
     SharedCardField,
     SplitFields,
     CacheFields,
+    DisaggregationFields,
     LengthPoolsField,
     SurgeField,
     OfflineFields,
@@ -30,11 +37,11 @@ class ServerFeatureFields(
     """All fields that features add to the document of a server."""
 
 
-class AcceleratorFeatureFields(SliceField, PlaceField, TierField, AvailabilityField):
+class AcceleratorFeatureFields(LinkFields, SliceField, PlaceField, TierField, AvailabilityField):
     """All fields that features add to the document of an accelerator."""
 
 
-class ProfileFeatureFields(CardFields):
+class ProfileFeatureFields(KvBytesField, CardFields):
     """All fields that features add to the document of a model profile."""
 
 
@@ -46,5 +53,5 @@ class SystemFeatureFields(NodesField, RoutesField):
     """All fields that features add to the document of a system."""
 
 
-class FeatureOptions(NetworkField, ReserveOptions):
+class FeatureOptions(HandoverField, NetworkField, ReserveOptions):
     """All fields that features add to the optimizer options."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.features.caches.sections import cache_section
+from optimizer.features.disaggregation.sections import role_section
 from optimizer.features.external.sections import rental_section
 from optimizer.features.length_pools.sections import length_section
 from optimizer.features.nodes.sections import node_sections, node_value_sections
@@ -41,7 +42,7 @@ def group_sections(plan: Plan, queues: Iterable[QueueRow], system: System | None
     """
     yield from _filled(shared_queue_section(queues))
     yield from shared_card_sections(plan, system)
-    yield from _filled(*route_sections(plan), length_section(plan))
+    yield from _filled(*route_sections(plan), length_section(plan), role_section(plan))
 
 
 def feature_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]:

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from optimizer.features.caches.feature import CACHES
+from optimizer.features.disaggregation.feature import DISAGGREGATION
 from optimizer.features.external.feature import EXTERNAL
 from optimizer.features.length_pools.feature import LENGTH_POOLS
 from optimizer.features.nodes.feature import NODES
@@ -26,6 +27,7 @@ FEATURES: tuple[Feature, ...] = (
     SHARED_QUEUES,
     VERSIONS,
     LENGTH_POOLS,
+    DISAGGREGATION,
     OFFLINE,
     CACHES,
     EXTERNAL,

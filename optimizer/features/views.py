@@ -15,6 +15,8 @@ from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
 from optimizer.documents import MAX_QUANTITY
 from optimizer.features.caches.feature import CACHES
 from optimizer.features.caches.view import cache_uses
+from optimizer.features.disaggregation.feature import DISAGGREGATION
+from optimizer.features.disaggregation.view import role_pool_names, role_uses
 from optimizer.features.external.view import recomputed_rentals, rentals
 from optimizer.features.length_pools.feature import LENGTH_POOLS
 from optimizer.features.length_pools.view import length_pool_names, length_uses
@@ -98,6 +100,7 @@ def group_names(plan: Plan, system: System) -> Iterator[str]:
     yield from queue_names(plan, system)
     yield from route_names(plan, system)
     yield from length_pool_names(plan, system)
+    yield from role_pool_names(plan, system)
 
 
 def placement_names(plan: Plan, system: System) -> Iterator[str]:
@@ -158,6 +161,7 @@ def sections(
         "reserves": reserves,
         "versions": split_uses(system, pools, short, reserves) if VERSIONS.name in used else {},
         "length_pools": length_uses(system, pools, short, candidates) if LENGTH_POOLS.name in used else {},
+        "disaggregation": role_uses(system, pools, short, candidates) if DISAGGREGATION.name in used else {},
         "rollouts": rollouts,
         "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts)
         if reserves or rollouts

@@ -10,6 +10,7 @@ from optimizer.arrays import grouped
 from optimizer.documents import OutputDocument, OutputShare, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
+from optimizer.features.disaggregation.uses import RoleUse
 from optimizer.features.external.uses import Rented
 from optimizer.features.length_pools.uses import LengthUse
 from optimizer.features.nodes.uses import NodeMove, NodeUse, machines_of
@@ -254,6 +255,10 @@ class Plan(Printed, Warned):
     """Servers with pools by length, and what one pool or several pools cost, by name; absent if there are
     none.
     """
+    disaggregation: dict[str, RoleUse] = Field({}, exclude_if=not_)
+    """Servers that can have prefill and decode pools, and what both ways cost, by name; absent if there are
+    none.
+    """
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with price tiers; absent if there are none."""
     costs: tuple[PlanCost, ...] = Field((), exclude_if=not_, strict=False)
@@ -350,7 +355,8 @@ class Plan(Printed, Warned):
         """Name of the document's server to which each version and each pool by length belongs, by name."""
         versions = {part.server: name for name, use in self.versions.items() for part in use.versions}
         pools = {part.server: name for name, use in self.length_pools.items() for part in use.pools}
-        return versions | pools
+        roles = {part.server: name for name, use in self.disaggregation.items() for part in use.pools}
+        return versions | pools | roles
 
     @property
     def documented(self) -> frozenset[str]:
@@ -408,8 +414,9 @@ class Plan(Printed, Warned):
 
     @property
     def divisions(self) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """Request shapes of each pool by length, by server."""
-        return {name: tuple(pool.shapes for pool in use.pools) for name, use in self.length_pools.items()}
+        """Request shapes of each pool by length, or roles of pools, by server."""
+        lengths = {name: tuple(pool.shapes for pool in use.pools) for name, use in self.length_pools.items()}
+        return lengths | {name: use.choice for name, use in self.disaggregation.items()}
 
     @property
     def workload_notes(self) -> dict[str, dict[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.features.caches.streams import thinned
+from optimizer.features.disaggregation.streams import role_names
 from optimizer.features.length_pools.streams import owner_of_pool, pool_names, with_pool_allocations
 from optimizer.features.shared_queues.streams import SharedQueue, joint_numbers
 from optimizer.features.versions.streams import Version, version_name, with_allocation
@@ -73,7 +74,9 @@ def planned_names(server: Server) -> tuple[str, ...]:
     They are those of its queue, its versions, its possible pools by length, or itself.
     """
     versions = tuple(version_name(server, share.model) for share in server.split or ())
-    return versions or tuple(pool_names(server)) or (server.shared_queue or server.name,)
+    return (
+        versions or tuple(pool_names(server)) or role_names(server) or (server.shared_queue or server.name,)
+    )
 
 
 def with_allocations(

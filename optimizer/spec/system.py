@@ -18,6 +18,12 @@ from optimizer.arrays import grouped
 from optimizer.documents import WRITTEN_BY_HAND, Document, UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import target_of_misses
+from optimizer.features.disaggregation.streams import (
+    RolePool,
+    target_of_role,
+    with_possible_roles,
+    with_roles,
+)
 from optimizer.features.fields import SystemFeatureFields
 from optimizer.features.length_pools.streams import (
     Division,
@@ -170,7 +176,7 @@ class System:
         result = compiled(spec, self)
         result = replace(result, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
         if self.has_all_pools:
-            return result.with_pool_servers(with_possible_pools(result.servers), has_all_pools=True)
+            return result.with_all_pools()
         return result.divided(self.divisions) if self.divisions else result
 
     def with_planned(
@@ -270,7 +276,7 @@ class System:
         Args:
             divisions: shapes of each pool, by server.
         """
-        servers = with_pools(self.servers, divisions) if divisions else self.servers
+        servers = with_roles(with_pools(self.servers, divisions), divisions) if divisions else self.servers
         if servers is self.servers and divisions == self.divisions:
             return self
         return self.with_pool_servers(servers, divisions=divisions)
@@ -282,7 +288,7 @@ class System:
 
     def with_all_pools(self) -> "System":
         """Return the system in which every possible pool by length is a planned server."""
-        servers = with_possible_pools(self.servers)
+        servers = with_possible_roles(with_possible_pools(self.servers))
         return self if servers is self.servers else self.with_pool_servers(servers, has_all_pools=True)
 
     def together(self, names: Iterable[str]) -> list[str]:
@@ -461,6 +467,8 @@ class System:
             target = target_of_version(target, server)
         if isinstance(server, LengthPool):
             target = target_of_pool(target, server)
+        if isinstance(server, RolePool):
+            target = target_of_role(target, server)
         return target_of_misses(target, server.cache_hit_rate) if server.cache_hit_rate else target
 
     def target_key(self, server: Server) -> tuple[str, str]:

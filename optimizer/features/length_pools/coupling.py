@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.features.length_pools.streams import LengthPool, wholes_of
+from optimizer.features.length_pools.streams import Division, LengthPool, shape_names, wholes_of
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.spec.system import System
 from optimizer.tolerances import COVER
@@ -124,6 +124,16 @@ class LengthPools(ServerTopology):
             limited = cost.astype(np.float64)
             limited[each.whole] = np.inf if each.required else limited[each.whole]
             yield each, each.cheapest_path(limited)
+
+    def divisions(
+        self, candidates: Candidates, table: CandidateTable, replicas: IntArray
+    ) -> dict[str, Division]:
+        """Return the shapes of each pool of each server in a solution."""
+        servers, names = candidates.system.servers, candidates.arrays.server_names
+        return {
+            each.name: tuple(shape_names(servers[names[s]]) for s in path or [each.whole])
+            for each, path in self.chosen(table, replicas)
+        }
 
     def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:  # noqa: ARG002
         """Return the solution with only the replicas of chosen pools."""

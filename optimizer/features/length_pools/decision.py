@@ -1,4 +1,4 @@
-"""From the solution with all possible pools by length to the chosen ones (math.md section 17.9)."""
+"""From the solution with all possible pools by length or by role to the chosen ones (math.md section 17.9)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.candidates import Candidates
+from optimizer.features.disaggregation.coupling import RoleChoices
 from optimizer.features.length_pools.coupling import LengthPools
 from optimizer.features.length_pools.streams import (
     Division,
     owner_of_pool,
-    shape_names,
 )
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
@@ -47,14 +47,12 @@ def decided(
         size: finds the candidates of a system.
         excluded: names of servers that get no replicas.
     """
-    topology = problem.topology(LengthPools)
-    if topology is None:
-        return candidates, problem, solution
-    servers = candidates.system.servers
-    names = candidates.arrays.server_names
     divisions: dict[str, Division] = {}
-    for each, path in topology.chosen(problem.table, solution.replicas):
-        divisions[each.name] = tuple(shape_names(servers[names[s]]) for s in path or [each.whole])
+    for topology in (problem.topology(LengthPools), problem.topology(RoleChoices)):
+        if topology is not None:
+            divisions |= topology.divisions(candidates, problem.table, solution.replicas)
+    if not divisions:
+        return candidates, problem, solution
     chosen = size(system.divided({**system.divisions, **divisions}))
     smaller = build_problem(chosen, excluded)
     of_key = dict(zip(_named_keys(candidates, problem), solution.replicas.tolist(), strict=True))

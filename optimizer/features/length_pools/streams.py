@@ -12,6 +12,7 @@ from typing import Any
 from optimizer.arrays import sorted_by_key
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
+from optimizer.features.disaggregation.streams import RolePool, check_without_roles
 from optimizer.kinds.request_shapes import RequestShape
 from optimizer.schema import AllocationData, Load, ModelTarget, Server
 from optimizer.schema.names import Finding
@@ -128,10 +129,10 @@ def wholes_of(servers: Mapping[str, Server]) -> dict[str, Server]:
 
 def as_undivided(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     """Return servers by name, in which pools by length are ordinary servers, and no others are divided."""
-    fields = set(Server.model_fields) - {"pools_by_length"}
+    fields = set(Server.model_fields) - {"pools_by_length", "disaggregation"}
     return {
         name: Server.model_construct(**{field: getattr(one, field) for field in fields})
-        if one.pools_by_length is not None
+        if one.pools_by_length is not None or one.disaggregation is not None
         else one
         for name, one in servers.items()
     }
@@ -139,7 +140,7 @@ def as_undivided(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 def owner_of_pool(server: Server) -> str:
     """Return the name of the document's server to which a planned server belongs."""
-    return server.whole.name if isinstance(server, LengthPool) else server.name
+    return server.whole.name if isinstance(server, LengthPool | RolePool) else server.name
 
 
 def shape_names(server: Server) -> tuple[str, ...]:
@@ -228,15 +229,17 @@ def with_pool_allocations(server: Server, allocations: Mapping[str, AllocationDa
 
 
 def check_undivided(servers: Iterable[Server], what: str) -> None:
-    """Check that no server can have pools by length.
+    """Check that no server can have pools by length, or prefill and decode pools.
 
     Args:
         servers: servers of documents, or planned ones.
-        what: what does not support pools by length.
+        what: what does not support such pools.
 
     Raises:
         SpecError: a server can.
     """
+    servers = tuple(servers)
+    check_without_roles(servers, what)
     for server in servers:
         if server.pools_by_length is not None:
             raise SpecError(

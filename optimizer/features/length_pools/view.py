@@ -32,7 +32,8 @@ def length_pool_names(plan: Plan, system: System) -> Iterator[str]:
     wholes = wholes_of(system.servers)
     yield from (f"{name}: not in lengthPools" for name in wholes if name not in plan.length_pools)
     unserved = {item.server for item in plan.unserved}
-    for name, division in plan.divisions.items():
+    for name in plan.length_pools:
+        division = plan.divisions[name]
         if name not in wholes:
             yield f"{name}: in lengthPools, but no server with pools by length and load"
             continue

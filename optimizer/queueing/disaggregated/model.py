@@ -16,7 +16,7 @@ from optimizer.queueing.continuous.model import ContinuousPerformance, Continuou
 from optimizer.queueing.continuous.replicas import column, row_steps
 from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows
 from optimizer.queueing.disaggregated.handover import Handover, LinkTimes
-from optimizer.queueing.disaggregated.points import LengthPoints, divided
+from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
 from optimizer.queueing.disaggregated.prefill import PrefillReplicas, PromptWaits
 from optimizer.queueing.measures import LATENCIES, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, OwnArrays, QueueModel, ReplicaLimits, Variability
@@ -93,7 +93,7 @@ class DisaggregatedQueues(QueueModel):
         assert isinstance(law, EngineLaw)
         assert isinstance(limits.own, PoolArrays)
         pools = limits.own
-        rows = divided(variability.shapes or _rows_of(law, variability))
+        rows = divided(rows_of_law(law, variability))
         prefill = PrefillReplicas.of(law.iterations, LengthPoints.of(rows), law.max_num_tokens)
         answered = np.where(pools.seeded[:, np.newaxis], np.maximum(rows.answer - 1, 1.0), rows.answer)
         decode = decode_queues(law, decode_rows(replace(rows, answer=answered)), variability, limits)
@@ -227,8 +227,3 @@ class DisaggregatedQueues(QueueModel):
             e2e_rows_ms=e2e,
             e2e_variance=decode.e2e_variance + variance,
         )
-
-
-def _rows_of(law: EngineLaw, variability: Variability) -> ShapeRows:
-    squares = variability.in_tokens_cv**2, variability.out_tokens_cv**2
-    return ShapeRows.of_means(np.maximum(law.in_tokens, 1.0), law.out_tokens, *squares)

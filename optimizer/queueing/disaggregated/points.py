@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, RowArrays
+from optimizer.queueing.performance import Variability
 from optimizer.queueing.shapes import ShapeRows, row_sum
+from optimizer.timing.engine import EngineLaw
 
 MIDDLE_BINS, TAIL_HALVINGS = 16, 8
 """Bins of equal share of a distribution, and the number of times that the last of these is halved."""
@@ -44,6 +46,13 @@ class LengthPoints(RowArrays):
     def mean(self, values: FloatArray) -> FloatArray:
         """Return means over all requests of values of points, shapes (R, H) and (R,)."""
         return row_sum(self.weight * values)
+
+
+def rows_of_law(law: EngineLaw, variability: Variability) -> ShapeRows:
+    """Return the rows of loads: those of request shapes, or one row with the means of each latency model."""
+    squares = variability.in_tokens_cv**2, variability.out_tokens_cv**2
+    means = np.maximum(law.in_tokens, 1.0), law.out_tokens
+    return variability.shapes or ShapeRows.of_means(*means, *squares)
 
 
 def divided(rows: ShapeRows, bins: int = MIDDLE_BINS, halvings: int = TAIL_HALVINGS) -> ShapeRows:

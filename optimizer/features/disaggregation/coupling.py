@@ -1,0 +1,278 @@
+"""Variables and constraints that choose prefill and decode pools of a server, or replicas that do both.
+
+Every possible pool is an ordinary server. Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
+from optimizer.candidates import Candidates, CandidateTable
+from optimizer.features.disaggregation.streams import (
+    Choice,
+    RolePool,
+    receivers,
+    wholes_with_roles,
+)
+from optimizer.milp.model import COVER_SCALE, ModelRows
+from optimizer.spec.system import System
+from optimizer.tolerances import COVER
+from optimizer.topologies.topology import Label, ModelColumns, ServerTopology, Variables
+
+ENDLESS = np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleRoles:
+    """The possible pools of one server, as indices of planned servers."""
+
+    name: str
+    whole: int
+    """Index of the server, which stands for replicas that do both."""
+    pairs: tuple[tuple[int, int], ...]
+    """Prefill and decode pool of each share of the TTFT target."""
+    choices: tuple[Choice, ...]
+    """The choice that stands for each pair."""
+    required: bool
+    """Whether replicas that do both are not allowed."""
+    links: BoolArray
+    """Whether prefill replicas on an accelerator can send to decode replicas on another, shape (A, A)."""
+
+    @property
+    def pools(self) -> tuple[int, ...]:
+        """Indices of all prefill and decode pools."""
+        return tuple(server for pair in self.pairs for server in pair)
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """Indices of the planned servers."""
+        return (self.whole, *self.pools)
+
+
+@dataclass(frozen=True)
+class RoleChoices(ServerTopology):
+    """All servers with load whose pools by role are not yet chosen, as a topology of solvers."""
+
+    place: ClassVar[str] = "disaggregation"
+    name: ClassVar[str] = "prefill and decode pools"
+    advice: ClassVar[str] = "list fewer accelerators for each server"
+    shortage: ClassVar[str] = "too few cards for a prefill and a decode pool, which it requires"
+    choices: tuple[PossibleRoles, ...]
+    load_rps: FloatArray
+    """Load of each server, shape (S,)."""
+    served_by_rows: BoolArray
+    """Mask of all possible pools and their servers, shape (S,)."""
+    idle: BoolArray
+    """Mask of the possible pools, shape (S,)."""
+
+    @classmethod
+    def coupled(cls, system: System) -> Collection[str]:
+        """Return the servers that require prefill and decode pools."""
+        wholes = wholes_with_roles(system.servers)
+        return [name for name, one in wholes.items() if one.disaggregation == "required"]
+
+    @classmethod
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "RoleChoices | None":  # noqa: ARG003
+        """Create the topology of a system's possible pools; None if all are chosen."""
+        index = {name: s for s, name in enumerate(candidates.system.servers)}
+        pools = grouped(
+            (pool.whole.name, (s, pool))
+            for s, pool in enumerate(candidates.system.servers.values())
+            if isinstance(pool, RolePool)
+        )
+        choices = tuple(
+            _choice(candidates.system, index[name], mine) for name, mine in pools.items() if name in index
+        )
+        if not choices:
+            return None
+        load_rps, (served_by_rows, idle) = np.zeros(servers), np.zeros((2, servers), np.bool_)
+        load_rps[: len(candidates.arrays.servers.load_rps)] = candidates.arrays.servers.load_rps
+        served_by_rows[[s for each in choices for s in each.servers]] = True
+        idle[[s for each in choices for s in each.pools]] = True
+        return cls(choices, load_rps, served_by_rows, idle)
+
+    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "RoleChoices":  # noqa: ARG002
+        """Return the topology for some candidates; `servers`, if given, masks the servers to keep."""
+        kept = (each for each in self.choices if servers is None or servers[list(each.servers)].any())
+        return replace(self, choices=tuple(kept))
+
+    def together(self, chosen: BoolArray) -> BoolArray:
+        """Return the mask `chosen` with every possible pool of each server set as the server itself."""
+        together = chosen.copy()
+        for each in self.choices:
+            together[list(each.servers)] = chosen[each.whole]
+        return together
+
+    def groups(self) -> Iterator[Sequence[int]]:
+        """Yield the indices of the possible pools of each server."""
+        for each in self.choices:
+            yield each.servers
+
+    def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
+        """Return keys by which candidates on different accelerators do not dominate, if any link is missing."""
+        if all(each.links.all() for each in self.choices):
+            return ()
+        masks = [table.accelerator == a for a in np.unique(table.accelerator).tolist()]
+        return (*masks, *(~mask for mask in masks))
+
+    def chosen(
+        self, table: CandidateTable, replicas: IntArray
+    ) -> Iterator[tuple[PossibleRoles, tuple[int, ...]]]:
+        """Yield each server with the planned servers of a solution that together serve it, or with none."""
+        count = len(self.load_rps)
+        rate = np.bincount(table.server, replicas * table.max_rate_rps, count)
+        cost = np.bincount(table.server, replicas * table.cost_per_replica, count)
+        serves = rate >= self.load_rps * (1 - 2 * COVER)
+        for each in self.choices:
+            ways = [() if each.required else (each.whole,), *each.pairs]
+            able = [
+                way
+                for way in ways
+                if way and serves[list(way)].all() and self._is_linked(each, table, replicas, way)
+            ]
+            yield each, min(able, key=lambda way: float(cost[list(way)].sum()), default=())
+
+    def _is_linked(
+        self, each: PossibleRoles, table: CandidateTable, replicas: IntArray, way: tuple[int, ...]
+    ) -> bool:
+        """Return whether the prefill replicas of a solution can send to all of its decode replicas."""
+        on = [table.accelerator[(table.server == server) & (replicas > 0)] for server in way]
+        return len(way) < 2 or bool(each.links[np.ix_(*on)].all())
+
+    def divisions(
+        self, candidates: Candidates, table: CandidateTable, replicas: IntArray
+    ) -> dict[str, Choice]:
+        """Return the choice of each server in a solution."""
+        del candidates
+        return {
+            each.name: each.choices[each.pairs.index((way[0], way[1]))] if len(way) > 1 else (("",),)
+            for each, way in self.chosen(table, replicas)
+        }
+
+    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:  # noqa: ARG002
+        """Return the solution with only the replicas of chosen pools."""
+        result = replicas.copy()
+        for each, way in self.chosen(table, replicas):
+            result[np.isin(table.server, [s for s in each.servers if s not in way])] = 0
+        return result
+
+    def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
+        """Return the mask `has` of served servers; a server is served by itself or by two pools."""
+        served = has.copy()
+        for each, way in self.chosen(table, replicas):
+            served[each.whole] = bool(way)
+        return served
+
+    def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
+        """Return variables and constraints of the servers with columns (eq. 303-306).
+
+        For each server a variable is 1 if no replicas do both; for pools this is the variable u. Other
+        variables state which column of a pool is used, and of every server in plans with one accelerator for each.
+        """
+        rows = ModelRows()
+        choices = [each for each in self.choices if each.whole in columns.servers]
+        server = table.server[columns.rows]
+        empty = {each.whole: columns.first + i for i, each in enumerate(choices)}
+        single = [s for each in choices for s in (each.servers if columns.is_single else each.pools)]
+        one_of = np.flatnonzero(np.isin(server, single))
+        z = columns.first + len(choices) + np.arange(len(one_of))
+        z_of = dict(zip(one_of.tolist(), z.tolist(), strict=True))
+        for each in choices:
+            unused = {s: empty.get(s, columns.unserved(s)) for s in each.servers}
+            for s in each.servers:
+                self._add_load(rows, table, columns, np.flatnonzero(server == s), unused[s])
+            _add_choice(rows, each, unused, columns.unserved(each.whole))
+            for pair in each.pairs:
+                _add_links(rows, each, table.accelerator[columns.rows], server, pair, z_of)
+        columns.add_single(rows, one_of, z, server)
+        wholes = np.array([each.whole for each in choices], np.int64)
+
+        def point(replicas: IntArray) -> FloatArray:
+            none = [not replicas[table.server == whole].any() for whole in wholes]
+            return np.concatenate([none, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
+
+        block = Variables(
+            upper=np.ones(len(choices) + len(one_of)),
+            point=point,
+            labels=lambda: _labels(choices, one_of, server),
+            changes=np.append(columns.on_leaving[wholes], np.zeros(len(one_of))),
+        )
+        return block, rows
+
+    def _add_load(
+        self, rows: ModelRows, table: CandidateTable, columns: ModelColumns, mine: IntArray, unused: int
+    ) -> None:
+        """Add the rows by which a possible pool carries its load, or has no replicas (eq. 305)."""
+        candidates = columns.rows[mine]
+        each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
+        share = np.minimum(each / table.load_rps[candidates], 1.0)
+        least = COVER_SCALE * (1 - COVER)
+        rows.add_one(least, ENDLESS, (mine, COVER_SCALE * share), ([unused], [COVER_SCALE]))
+        most = float(columns.most[mine].sum())
+        rows.add_one(-ENDLESS, most, (mine, np.ones(len(mine))), ([unused], [most]))
+
+
+def _choice(system: System, whole: int, pools: Sequence[tuple[int, RolePool]]) -> PossibleRoles:
+    of_share = grouped((pool.decode_share, (s, pool)) for s, pool in pools)
+    pairs = [sorted(pair, key=lambda item: item[1].role, reverse=True) for pair in of_share.values()]
+    server = pools[0][1].whole
+    names = [*system.accelerators]
+    links = np.array(
+        [
+            [name in receivers(item, system.accelerators, server) for name in names]
+            for item in system.accelerators.values()
+        ]
+    )
+    return PossibleRoles(
+        name=server.name,
+        whole=whole,
+        pairs=tuple((first, second) for (first, _), (second, _) in pairs),
+        choices=tuple((first.choice, second.choice) for (_, first), (_, second) in pairs),
+        required=server.disaggregation == "required",
+        links=links,
+    )
+
+
+def _add_choice(rows: ModelRows, each: PossibleRoles, unused: dict[int, int], unserved: int) -> None:
+    """Add the rows by which a server has one way to be served, or is unserved (eq. 303, 304).
+
+    The variables `unused` are 1 if the server or a pool is not used.
+    """
+    first = [each.whole, *(prefill for prefill, _ in each.pairs)]
+    used = ([unused[s] for s in first], -np.ones(len(first)))
+    balance = 1.0 - len(first)
+    rows.add_one(balance, balance, used, ([unserved], [1.0]))
+    for prefill, decode in each.pairs:
+        rows.add_one(0.0, 0.0, ([unused[prefill], unused[decode]], [1.0, -1.0]))
+    if each.required:
+        rows.add_one(1.0, 1.0, ([unused[each.whole]], [1.0]))
+
+
+def _add_links(
+    rows: ModelRows,
+    each: PossibleRoles,
+    accelerator: IntArray,
+    server: IntArray,
+    pair: tuple[int, int],
+    z_of: dict[int, int],
+) -> None:
+    """Add the rows by which a prefill pool is on a type that can send to that of the decode pool (eq. 306)."""
+    prefill, decode = (np.flatnonzero(server == s) for s in pair)
+    for column in prefill.tolist():
+        able = decode[each.links[accelerator[column], accelerator[decode]]]
+        if len(able) < len(decode):
+            others = [z_of[d] for d in able.tolist()]
+            rows.add_one(-ENDLESS, 0.0, ([z_of[column]], [1.0]), (others, -np.ones(len(others))))
+
+
+def _labels(choices: Sequence[PossibleRoles], one_of: IntArray, server: IntArray) -> Iterator[Label]:
+    for r, each in enumerate(choices):
+        yield f"w_{r}", f"{each.name} has no replicas that do both", each.whole, -1
+    for column in one_of.tolist():
+        yield f"z_{column}", "has its replicas on this accelerator", int(server[column]), -1
+
+
+COUPLING = RoleChoices

@@ -1,0 +1,88 @@
+"""Roles and handovers of servers as arrays, and the queue models of prefill and decode pools."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.features.disaggregation.streams import (
+    LAYERS,
+    ROLES,
+    RolePool,
+    handover_of,
+    is_seeded,
+    receivers,
+)
+from optimizer.queueing.disaggregated.handover import Handover
+from optimizer.queueing.disaggregated.roles import DecodeQueues, PrefillQueues, RoleArrays
+from optimizer.queueing.performance import QueueModel
+from optimizer.spec.system import System
+
+NO_ROLE = 0
+"""Role of ordinary servers; those of `ROLES` are numbered from 1."""
+MODELS: tuple[type[QueueModel], ...] = (PrefillQueues, DecodeQueues)
+"""Queue models of `ROLES`, in the same order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTable:
+    """Roles of S servers, and their handovers from A accelerators."""
+
+    role: IntArray
+    """Number of each server's role, shape (S,)."""
+    seeded: BoolArray
+    """Whether the prefill replica sends the first token, shape (S,)."""
+    bandwidth: FloatArray
+    """Lowest bandwidth from each accelerator to those that can decode for the server [GB/s], shape (S, A); 0 if
+    there are none.
+    """
+    kv_bytes: FloatArray
+    """Size of the KV cache of a token [bytes], shape (S, A)."""
+    layers: float
+    fixed_ms: float
+
+    def has_role(self, server: IntArray) -> bool:
+        """Return whether servers, which all have the same role, are prefill or decode pools."""
+        return bool(self.role[server[0]] != NO_ROLE)
+
+    def model_of(self, server: IntArray) -> type[QueueModel]:
+        """Return the queue model of servers that all have the same role."""
+        return MODELS[int(self.role[server[0]]) - 1]
+
+    def of_pairs(self, server: IntArray, accelerator: IntArray) -> RoleArrays:
+        """Return the handovers of R server–accelerator pairs."""
+        bandwidth, count = self.bandwidth[server, accelerator], len(server)
+        handover = Handover(
+            np.where(bandwidth > 0, bandwidth, 1.0),
+            self.kv_bytes[server, accelerator],
+            np.full(count, self.layers),
+            np.full(count, self.fixed_ms),
+        )
+        return RoleArrays(self.seeded[server], handover)
+
+
+def role_table(system: System) -> RoleTable | None:
+    """Return the roles of a system's planned servers; None if all are ordinary servers."""
+    servers, accelerators = [*system.servers.values()], [*system.accelerators.values()]
+    pools = {s: one for s, one in enumerate(servers) if isinstance(one, RolePool)}
+    if not pools:
+        return None
+    role, seeded = np.zeros(len(servers), np.int64), np.zeros(len(servers), np.bool_)
+    bandwidth, kv_bytes = np.zeros((2, len(servers), len(accelerators)))
+    for s, pool in pools.items():
+        role[s] = ROLES.index(pool.role) + 1
+        seeded[s] = is_seeded(pool)
+        for a, item in enumerate(accelerators):
+            profile = system.profiles.get((pool.model, item.name))
+            kv_bytes[s, a] = (profile.kv_bytes_per_token or 0.0) if profile else 0.0
+            links = receivers(item, system.accelerators, pool)
+            bandwidth[s, a] = min(links.values(), default=0.0)
+    handover = handover_of(system.options)
+    return RoleTable(
+        frozen(role),
+        frozen(seeded),
+        frozen(bandwidth),
+        frozen(kv_bytes),
+        float(LAYERS if handover.layerwise else 1),
+        handover.fixed_ms,
+    )

@@ -1,0 +1,249 @@
+"""Prefill and decode pools of servers as planned servers (math.md section 36).
+
+The TTFT target is divided: a share is for the decode pool, the rest for the prefill pool. Before the plan is known, the
+two pools of every share are planned servers beside the server itself; afterwards, only those of the chosen
+share are, or the server itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+from optimizer.arrays import sorted_by_key
+from optimizer.errors import SpecError
+from optimizer.features.disaggregation.fields import Handover
+from optimizer.kinds.fields import DEFAULT_MAX_BATCH
+from optimizer.queueing.continuous.model import ContinuousQueues
+from optimizer.schema import Accelerator, AllocationData, ModelProfile, ModelTarget, Server
+from optimizer.schema.names import Finding
+from optimizer.spec.feature import Documents
+
+Role = Literal["prefill", "decode"]
+ROLES: tuple[Role, ...] = ("prefill", "decode")
+SHARES = (0.1, 0.2, 0.4)
+"""Shares of the TTFT target that the decode pool can have."""
+LAYERS = 32
+"""Number of layers that are sent one by one; most models have more, so that less is left at the end."""
+LINKS: Mapping[str, float] = MappingProxyType(
+    {"A100": 25.0, "H100": 50.0, "H200": 50.0, "H20": 50.0, "B200": 50.0, "B300": 100.0, "MI300X": 50.0}
+)
+"""Usual bandwidth of the network of an accelerator type [GB/s] (2026-11): one NIC for each card in the vendors'
+reference servers, of 200 Gbit/s (DGX A100), 400 Gbit/s (DGX H100, H200, B200, HGX H20, MI300X platforms) or 800 Gbit/s
+(DGX B300), according to their data sheets.
+"""
+Choice = tuple[tuple[str, ...], ...]
+"""Chosen pools of a server: (("prefill", "0.2"), ("decode", "0.2")), or one empty part for the server itself."""
+
+
+class RolePool(Server):
+    """The prefill or decode replicas of a server, as a planned server."""
+
+    whole: Server
+    """The server whose requests the pool serves."""
+    role: Role
+    decode_share: float
+    """Share of the TTFT target that is for the decode pool."""
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """Return the part of a `Choice` that stands for the pool."""
+        return self.role, f"{self.decode_share:g}"
+
+
+def can_disaggregate(server: Server) -> bool:
+    """Return whether prefill and decode pools are possible for a planned server."""
+    return (
+        server.disaggregation is not None
+        and not isinstance(server, RolePool)
+        and server.current.load.arrival_rate_rpm > 0
+    )
+
+
+def wholes_with_roles(servers: Mapping[str, Server]) -> dict[str, Server]:
+    """Return the servers that can have prefill and decode pools, by name."""
+    wholes = [one.whole if isinstance(one, RolePool) else one for one in servers.values()]
+    return {one.name: one for one in wholes if can_disaggregate(one)}
+
+
+def with_possible_roles(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return planned servers by name, with the possible prefill and decode pools of each."""
+    more = {
+        pool.name: pool
+        for server in servers.values()
+        if can_disaggregate(server)
+        for pool in possible_roles(server)
+    }
+    return sorted_by_key({**servers, **more}) if more else servers
+
+
+def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> Mapping[str, Server]:
+    """Return planned servers by name, in which servers are replaced by their chosen pools.
+
+    Args:
+        servers: the planned servers, possibly with pools.
+        choices: chosen pools by server; one that is not possible is ignored.
+    """
+    wholes = wholes_with_roles(servers)
+    pools: dict[str, Server] = {}
+    for name in wholes.keys() & choices.keys():
+        mine = [pool for pool in possible_roles(wholes[name]) if pool.choice in choices[name]]
+        pools |= {pool.name: pool for pool in mine} if len(mine) == len(ROLES) else {name: wholes[name]}
+    others = {
+        name: one
+        for name, one in servers.items()
+        if not (owner_of_role(one) in wholes and owner_of_role(one) in choices)
+    }
+    result = {**others, **pools}
+    same = result.keys() == servers.keys() and all(result[name] == servers[name] for name in pools)
+    return servers if same else sorted_by_key(result)
+
+
+def owner_of_role(server: Server) -> str:
+    """Return the name of the document's server to which a planned server belongs."""
+    return server.whole.name if isinstance(server, RolePool) else server.name
+
+
+def role_names(server: Server) -> tuple[str, ...]:
+    """Return the names of the possible pools of a document's server, and its own; empty without pools."""
+    return (server.name, *(pool.name for pool in possible_roles(server))) if can_disaggregate(server) else ()
+
+
+def possible_roles(server: Server) -> Iterator[RolePool]:
+    """Yield the prefill and the decode pool of a server for each share of the TTFT target."""
+    load = server.current.load
+    one_token = load.model_copy(update={"out_tokens": 1.0, "out_tokens_cv": 0.0})
+    common = {field: getattr(server, field) for field in Server.model_fields}
+    for share in SHARES:
+        for role in ROLES:
+            own: dict[str, Any] = {
+                "name": f"{server.name} ({role} {share:.0%})",
+                "current": AllocationData(load=one_token if role == "prefill" else load),
+            }
+            if role == "prefill":
+                own["max_batch_size"] = server.max_batch_size or DEFAULT_MAX_BATCH
+            yield RolePool.model_construct(**{**common, **own}, whole=server, role=role, decode_share=share)
+
+
+def target_of_role(target: ModelTarget, pool: RolePool) -> ModelTarget:
+    """Return the targets of a pool: its share of the TTFT target, and for decoding the other targets (eq. 302)."""
+    if pool.role == "decode":
+        return target.model_copy(update={"ttft_ms": target.ttft_ms * pool.decode_share})
+    share = 1.0 if is_seeded(pool) else 1 - pool.decode_share
+    return target.model_copy(update={"ttft_ms": target.ttft_ms * share, "itl_ms": 0.0, "user_tps": 0.0})
+
+
+def is_seeded(server: Server) -> bool:
+    """Return whether the prefill replica of a server sends the first token."""
+    return server.first_token == "prefill"  # noqa: S105  not a password
+
+
+# --- links -----------------------------------------------------------------------------------------------
+
+
+def bandwidth_gbps(sender: Accelerator, receiver: Accelerator) -> float:
+    """Return the bandwidth from a prefill replica to a decode replica [GB/s]; 0 without a link."""
+    if receiver.type in sender.links:
+        return sender.links[receiver.type]
+    known = [own_gbps(item) for item in (sender, receiver)]
+    return min(gbps or 0.0 for gbps in known)
+
+
+def own_gbps(accelerator: Accelerator) -> float | None:
+    """Return the stated or usual bandwidth of an accelerator's link [GB/s]; None if it is not known."""
+    if accelerator.link_gbps is not None:
+        return accelerator.link_gbps
+    usual = LINKS.get(accelerator.type.upper())
+    return None if usual is None else usual
+
+
+def receivers(
+    sender: Accelerator, accelerators: Mapping[str, Accelerator], server: Server
+) -> Mapping[str, float]:
+    """Return the accelerators to which prefill replicas of a server can send, with the bandwidths [GB/s]."""
+    found = {
+        name: bandwidth_gbps(sender, item)
+        for name, item in accelerators.items()
+        if server.accelerators is None or name in server.accelerators
+    }
+    return {name: gbps for name, gbps in found.items() if gbps > 0}
+
+
+# --- checks ----------------------------------------------------------------------------------------------
+
+
+def check_without_roles(servers: Iterable[Server], what: str) -> None:
+    """Check that no server can have prefill and decode pools.
+
+    Args:
+        servers: servers of documents, or planned ones.
+        what: what does not support them.
+
+    Raises:
+        SpecError: a server can.
+    """
+    for server in servers:
+        if server.disaggregation is not None:
+            raise SpecError(
+                f"disaggregation of {owner_of_role(server)!r}: {what} does not support prefill and decode "
+                "pools; set it to never, or plan each load with solve"
+            )
+
+
+def role_problems(documents: Documents) -> Iterator[Finding]:
+    """Yield an error for each contradiction in the documents of servers with prefill and decode pools."""
+    servers = documents.index.servers
+    for part, at, server in servers.values():
+        if server.disaggregation is None:
+            continue
+        here = (*at, "disaggregation")
+        for text in (
+            *_profile_problems(documents.profiles.get(server.model, ()), server),
+            *_link_problems(documents, server),
+        ):
+            yield Finding(part, here, text)
+        for name in set(role_names(server)) & servers.keys() - {server.name}:
+            yield Finding(part, here, f"a pool would be named {name!r}, as is a server; rename that")
+        for section in documents.index.classes.values():
+            for target in section.item.model_targets:
+                if section.item.name == server.service_class and target.model == server.model:
+                    for key in _refused_targets(target):
+                        text = (
+                            f"{key} of class {section.item.name!r} is not planned with it; remove one of them"
+                        )
+                        yield Finding(part, here, text)
+
+
+def _profile_problems(profiles: Iterable[ModelProfile], server: Server) -> Iterator[str]:
+    for profile in profiles:
+        if server.accelerators is not None and profile.accelerator not in server.accelerators:
+            continue
+        where = f"models {profile.name!r} on {profile.accelerator!r}"
+        if profile.queue_model != ContinuousQueues.name:
+            yield f"{where} has queueModel {profile.queue_model!r}; it needs perfParms and continuous"
+        elif profile.kv_bytes_per_token is None:
+            yield f"{where} has no kvBytesPerToken; state the size of the KV cache of a token"
+
+
+def _link_problems(documents: Documents, server: Server) -> Iterator[str]:
+    for _, _, item in documents.index.accelerators.values():
+        used = server.accelerators is None or item.name in server.accelerators
+        if used and own_gbps(item) is None:
+            yield (
+                f"the linkBandwidth of accelerator {item.name!r} is not known; state it in GB/s, 0 for no link"
+            )
+
+
+def _refused_targets(target: ModelTarget) -> Iterator[str]:
+    refused = {
+        "slo-e2e": target.e2e_ms,
+        "slo-tps": target.tps,
+        "goodputShare": target.goodput_share,
+        "latency": target.latency,
+        "shapes": target.shapes,
+    }
+    yield from (key for key, value in refused.items() if value)
+
+
+def handover_of(options: Any) -> Handover:
+    """Return the handover that the optimizer's options state, or the default."""
+    return getattr(options, "handover", None) or Handover()

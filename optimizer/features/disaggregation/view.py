@@ -1,0 +1,205 @@
+"""Computes what a plan states about prefill and decode pools: costs, parts of the TTFT, and the alternative."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.arrays import sorted_by_key
+from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates.class_rows import ServerRows
+from optimizer.candidates.pairs import Pairs
+from optimizer.features.disaggregation.coupling import PossibleRoles, RoleChoices
+from optimizer.features.disaggregation.streams import (
+    ROLES,
+    RolePool,
+    handover_of,
+    is_seeded,
+    wholes_with_roles,
+)
+from optimizer.features.disaggregation.uses import Reason, RolePoolUse, RoleUse, SizedWay, TtftParts
+from optimizer.plan.document import Plan
+from optimizer.queueing.targets import target_ratio
+from optimizer.schema import Server
+from optimizer.schema.pools import Pool
+from optimizer.spec.system import System
+from optimizer.tolerances import ROUNDING
+
+BINDING = 0.99
+"""Ratio of a metric to its limit at the largest rate from which the target limits the rate."""
+
+
+def role_pool_names(plan: Plan, system: System) -> Iterator[str]:
+    """Yield errors for missing and unknown servers with prefill and decode pools, and for impossible pools."""
+    wholes = wholes_with_roles(system.servers)
+    yield from (f"{name}: not in disaggregation" for name in wholes if name not in plan.disaggregation)
+    unserved = {item.server for item in plan.unserved}
+    for name, use in plan.disaggregation.items():
+        if name not in wholes:
+            yield f"{name}: in disaggregation, but no server with prefill and decode pools and load"
+        elif use.pools and tuple(pool.role for pool in use.pools) != ROLES:
+            yield f"{name}: must have one prefill and one decode pool, in this order"
+        elif wholes[name].disaggregation == "required" and not use.pools and name not in unserved:
+            yield f"{name}: has no prefill and decode pools, but they are required"
+
+
+def role_uses(
+    system: System,
+    pools: Mapping[str, Sequence[Pool]],
+    unserved: Collection[str],
+    candidates: Candidates | None,
+) -> dict[str, RoleUse]:
+    """Return the plan's entry for each server with prefill and decode pools, by name.
+
+    Args:
+        system: the system with only the chosen pools.
+        pools: pools by planned server.
+        unserved: names of servers that are not served in full.
+        candidates: candidates of the system; None sizes all possible pools.
+    """
+    wholes = wholes_with_roles(system.servers)
+    if not wholes:
+        return {}
+    sized = None if candidates is None else candidates.undivided
+    if sized is None:
+        servers = sorted_by_key(wholes)
+        sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})).with_all_pools())
+    topology = RoleChoices.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
+    assert topology is not None
+    fixed_ms = handover_of(system.options).fixed_ms
+    result = {}
+    for each in sorted(topology.choices, key=attrgetter("name")):
+        together, apart = _together(sized, each), _apart(sized, each)
+        mine = [
+            one
+            for one in system.servers.values()
+            if isinstance(one, RolePool) and one.whole.name == each.name
+        ]
+        mine.sort(key=lambda one: ROLES.index(one.role))
+        uses = tuple(_pool_use(one, pools.get(one.name, ())) for one in mine)
+        served = [pool for name in (each.name, *(one.name for one in mine)) for pool in pools.get(name, ())]
+        result[each.name] = RoleUse(
+            pools=uses,
+            decode_share=mine[0].decode_share if mine else None,
+            ttft_parts=_parts(mine, pools, fixed_ms) if mine else None,
+            cost_cents_per_h=math.fsum(pool.cost_cents_per_h for pool in served),
+            aggregated_alternative=together,
+            disaggregated_alternative=apart,
+            reason=_reason(sized, each, wholes[each.name], together, apart, uses, each.name in unserved),
+        )
+    return result
+
+
+def _pool_use(server: RolePool, pools: Sequence[Pool]) -> RolePoolUse:
+    return RolePoolUse(
+        server=server.name,
+        role=server.role,
+        num_replicas=sum(pool.num_replicas for pool in pools),
+        cost_cents_per_h=math.fsum(pool.cost_cents_per_h for pool in pools),
+    )
+
+
+def _parts(
+    servers: Sequence[RolePool], pools: Mapping[str, Sequence[Pool]], fixed_ms: float
+) -> TtftParts | None:
+    """Return the parts of the mean TTFT over the requests of both pools."""
+    found = [list(pools.get(one.name, ())) for one in servers]
+    if not all(found):
+        return None
+    prefill, decode = found
+
+    def mean(some: Sequence[Pool], name: str) -> float:
+        rate = math.fsum(pool.arrival_rate_rpm for pool in some)
+        return math.fsum(pool.arrival_rate_rpm * getattr(pool, name) for pool in some) / rate
+
+    wait = mean(prefill, "wait_ms")
+    return TtftParts(
+        prefill_wait_ms=wait,
+        prefill_and_transfer_ms=mean(prefill, "ttft_ms") - wait - fixed_ms,
+        handover_ms=fixed_ms,
+        first_step_ms=0.0 if is_seeded(servers[0]) else mean(decode, "ttft_ms"),
+    )
+
+
+# --- alternatives ----------------------------------------------------------------------------------------
+
+
+def _cheapest(sized: Candidates, server: int) -> int | None:
+    """Return the cheapest candidate of a planned server; None if there is none."""
+    table = sized.table
+    rows = np.flatnonzero(table.server == server)
+    return int(rows[table.cost_cents_per_h[rows].argmin()]) if len(rows) else None
+
+
+def _way(sized: Candidates, rows: Sequence[int]) -> SizedWay:
+    table, names = sized.table, sized.arrays.accelerator_names
+    replicas: dict[str, int] = {}
+    for row in rows:
+        name = names[table.accelerator[row]]
+        replicas[name] = replicas.get(name, 0) + int(table.num_replicas[row])
+    return SizedWay(
+        replicas=replicas, cost_cents_per_h=math.fsum(float(table.cost_cents_per_h[row]) for row in rows)
+    )
+
+
+def _together(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
+    row = _cheapest(sized, each.whole)
+    return None if row is None else _way(sized, [row])
+
+
+def _apart(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
+    """Return the cheapest prefill and decode pools over all shares, on accelerators with a link."""
+    table = sized.table
+    best: tuple[float, list[int]] = (math.inf, [])
+    for prefill, decode in each.pairs:
+        for first in np.flatnonzero(table.server == prefill).tolist():
+            for second in np.flatnonzero(table.server == decode).tolist():
+                cost = float(table.cost_cents_per_h[first] + table.cost_cents_per_h[second])
+                linked = each.links[table.accelerator[first], table.accelerator[second]]
+                if linked and cost < best[0]:
+                    best = cost, [first, second]
+    return _way(sized, best[1]) if best[1] else None
+
+
+def _reason(
+    sized: Candidates,
+    each: PossibleRoles,
+    whole: Server,
+    together: SizedWay | None,
+    apart: SizedWay | None,
+    uses: Collection[RolePoolUse],
+    is_unserved: bool,  # noqa: FBT001  passed by position
+) -> Reason:
+    """Return why a plan has prefill and decode pools, or why it has none."""
+    one, two = (math.inf if way is None else way.cost_cents_per_h for way in (together, apart))
+    is_cheaper = two < one * (1 - ROUNDING)
+    reason: Reason = "limits"
+    if is_unserved:
+        reason = "unserved"
+    elif uses and together is None:
+        reason = "needed"
+    elif uses and is_cheaper:
+        reason = _binding(sized, each)
+    elif uses and whole.disaggregation == "required":
+        reason = "required"
+    elif not uses and apart is None:
+        reason = "unattainable"
+    elif not uses and not is_cheaper:
+        reason = "cheaper"
+    return reason
+
+
+def _binding(sized: Candidates, each: PossibleRoles) -> Reason:
+    """Return the metric whose target limits the cheapest replicas that do both, at their largest rate."""
+    row = _cheapest(sized, each.whole)
+    assert row is not None
+    rows = ServerRows.of(sized.arrays, Pairs.of_rows(sized.arrays, sized.table.take(np.array([row]))))
+    figures = rows.targets.figures(rows.analyze(sized.table.max_rate_rps[[row]]))
+    ratios = target_ratio(figures, rows.targets.limits)[:, 0]
+    metric = rows.targets.measures[int(ratios.argmax())].metric
+    if ratios.max() < BINDING or metric not in {"itl", "ttft"}:
+        return "capacity"
+    return "itl" if metric == "itl" else "ttft"

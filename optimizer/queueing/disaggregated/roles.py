@@ -1,0 +1,168 @@
+"""Queue models of the two pools for planning, where each replica is sized by itself.
+
+Arrays have shape (R,), those of the rows of loads (R, H); times are in ms and rates in requests/ms unless stated.
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.queueing.continuous.distributions import Parts
+from optimizer.queueing.continuous.latencies import Latencies
+from optimizer.queueing.continuous.model import (
+    MIN_LOAD,
+    STABILITY_MARGIN,
+    ContinuousPerformance,
+    ContinuousQueues,
+)
+from optimizer.queueing.continuous.replicas import column
+from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows
+from optimizer.queueing.disaggregated.handover import Handover
+from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
+from optimizer.queueing.disaggregated.prefill import PrefillReplicas
+from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S, OwnArrays, QueueModel, ReplicaLimits, Variability
+from optimizer.queueing.shapes import ShapeRows
+from optimizer.timing.engine import EngineLaw
+from optimizer.timing.law import Law
+
+DECODE_BINS = 4
+"""Number of contexts of a decode replica into which a row that varies is divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleArrays(OwnArrays):
+    """Handovers of R replicas with a role, shapes (R,)."""
+
+    seeded: BoolArray
+    """Mask of the replicas of servers whose prefill replica sends the first token."""
+    handover: Handover
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillQueues(QueueModel):
+    """Queue model of R prefill replicas with their links; TTFT ends with the handover."""
+
+    name: ClassVar[str] = "prefill"
+    takes_variability: ClassVar[bool] = True
+    prefill: PrefillReplicas
+    rows: ShapeRows
+    """Rows of the loads, without variation of the computed tokens."""
+    handover: Handover
+    arrival_scv: FloatArray
+    max_batch: FloatArray
+
+    @classmethod
+    def supports_measure(cls, measure: TargetMeasure) -> bool:
+        """Return whether the model computes a target measure: all means, and percentiles of latencies."""
+        return measure.percentile is None or measure.metric in LATENCIES
+
+    @classmethod
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
+        """Create the replicas."""
+        assert isinstance(law, EngineLaw)
+        assert isinstance(limits.own, RoleArrays)
+        rows = divided(rows_of_law(law, variability))
+        prefill = PrefillReplicas.of(law.iterations, LengthPoints.of(rows), law.max_num_tokens)
+        max_batch = limits.max_batch.astype(np.float64)
+        return cls(prefill, rows, limits.own.handover, variability.arrival_cv**2, max_batch)
+
+    @property
+    def law_type(self) -> type[Law]:
+        """Type of latency model that this queue model uses."""
+        return EngineLaw
+
+    @property
+    def largest_rate(self) -> FloatArray:
+        """Rate with full iterations or a full link [requests/ms], shape (R,) (eq. 290, 297)."""
+        rest = self.prefill.points.mean(self._rest_ms())
+        return np.asarray(np.minimum(self.prefill.largest_rate, 1 / np.maximum(rest, 1e-300)))
+
+    @property
+    def least_rate_rps(self) -> FloatArray:
+        """Lowest rate at which sizing searches [requests/s], shape (R,)."""
+        return MIN_LOAD * self.largest_rate * MS_PER_S
+
+    @property
+    def stable_rate_rps(self) -> FloatArray:
+        """Maximum stable rate [requests/s], shape (R,)."""
+        return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
+
+    def _rest_ms(self) -> FloatArray:
+        return self.handover.rest_ms(self.prefill.points, self.prefill.own_ms)
+
+    def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
+        """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 291-297)."""
+        largest = self.largest_rate
+        rate = np.minimum(rate_rps / MS_PER_S, (1 - STABILITY_MARGIN) * largest)
+        latencies = self._latencies(rate)
+        load, none = rate / largest, np.zeros_like(rate)
+        return ContinuousPerformance(
+            offered_rps=rate_rps,
+            throughput_rps=rate * MS_PER_S,
+            response_ms=latencies.e2e_ms,
+            wait_ms=latencies.turn_ms,
+            service_ms=latencies.prefill_ms,
+            prefill_ms=latencies.prefill_ms,
+            ttft_ms=latencies.ttft_ms,
+            itl_ms=none,
+            in_service=load * self.max_batch,
+            in_queue=rate * latencies.turn_ms,
+            utilization=load,
+            loss=np.maximum(1 - rate * MS_PER_S / rate_rps, 0.0),
+            p_empty=1 - load,
+            p_full=none,
+            latencies=latencies,
+        )
+
+    def _latencies(self, rate: FloatArray) -> Latencies:
+        waits = self.prefill.waits(rate, self.arrival_scv)
+        services = 1 / self.prefill.largest_rate, waits.service_scv
+        points, own = self.prefill.points, self.prefill.own_ms
+        link = self.handover.link(points, self._rest_ms(), rate, waits.prompts, services)
+        least = own + link.rest_ms + column(self.handover.fixed_ms)
+        wait, none = waits.mean_ms + link.wait_ms, np.zeros_like(rate)
+        every, nothing = np.zeros_like(least), np.zeros_like(least)
+        variance = every + column(waits.variance + link.wait_ms**2)
+        mean = points.mean(least) + wait
+        return Latencies(
+            prefill_ms=points.mean(least) + link.wait_ms,
+            turn_ms=waits.mean_ms,
+            client_ms=none,
+            itl_ms=none,
+            place_chance=none,
+            place_wait_ms=np.ones_like(rate),
+            e2e_ms=mean,
+            weight=self.rows.weight,
+            decoding=self.rows.weight,
+            shape=self.rows.shape,
+            stalls_ms=own,
+            first=Parts.single(least, every + column(wait), variance),
+            interval=Parts.single(nothing, nothing, nothing),
+            most_itl_ms=nothing,
+            e2e_rows_ms=least + column(wait),
+            e2e_variance=variance,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeQueues(ContinuousQueues):
+    """Queue model of R decode replicas; TTFT begins with the end of the handover.
+
+    If the prefill replica sends the first token, the time to the second one counts as TTFT, too.
+    """
+
+    name: ClassVar[str] = "decode"
+
+    @classmethod
+    def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
+        """Create the replicas."""
+        assert isinstance(law, EngineLaw)
+        rows = decode_rows(divided(rows_of_law(law, variability), DECODE_BINS))
+        queues = decode_queues(law, rows, variability, limits)
+        return cls(
+            queues.replicas, queues.whole_prompts, queues.max_queue, queues.max_batch, queues.largest_rate
+        )
