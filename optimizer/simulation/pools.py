@@ -224,6 +224,20 @@ class PooledReplicas(SimulatedReplica):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class DecodeReplica(SimulatedReplica):
+    """A decode replica, to which requests come with the KV cache of all prompt tokens but one."""
+
+    times: IterationCoefficients
+    limits: Limits
+
+    def run(self, requests: Requests) -> SimulatedRun:
+        """Run requests through the replica."""
+        context = np.maximum(requests.in_tokens, 1)
+        arrived = replace(requests, in_tokens=context, cached_tokens=context - 1)
+        return replace(simulate(arrived, self.times, self.limits), requests=requests)
+
+
 class _Work(NamedTuple):
     """Prompt tokens of R requests, shapes (R,)."""
 

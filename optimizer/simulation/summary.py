@@ -85,10 +85,16 @@ def summarise(runs: Sequence[SimulatedRun]) -> Summary:
         throughput_rps=_throughput(runs),
         loss=estimate(runs, lambda run: run.rejected.astype(np.float64), _mean),
         preemptions=float(np.mean([run.preemptions[counted_rows(run)].mean() for run in runs])),
-        batch=sum(run.batch_ms for run in runs) / sum(run.busy_ms for run in runs),
+        batch=_mean_batch(runs),
         counted=sum(len(run.sent_ms[counted_rows(run)]) for run in runs),
         overload=next((text for run in runs if (text := overload_of(run)) is not None), None),
     )
+
+
+def _mean_batch(runs: Sequence[SimulatedRun]) -> float:
+    """Return the mean batch size while the batch is not empty; 0 if it is always empty."""
+    busy_ms = sum(run.busy_ms for run in runs)
+    return sum(run.batch_ms for run in runs) / busy_ms if busy_ms else 0.0
 
 
 def share_within(

@@ -79,6 +79,8 @@ def with_possible_roles(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> Mapping[str, Server]:
     """Return planned servers by name, in which servers are replaced by their chosen pools.
 
+    A replaced server that runs now remains, without load.
+
     Args:
         servers: the planned servers, possibly with pools.
         choices: chosen pools by server; one that is not possible is ignored.
@@ -87,7 +89,11 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     pools: dict[str, Server] = {}
     for name in wholes.keys() & choices.keys():
         mine = [pool for pool in possible_roles(wholes[name]) if pool.choice in choices[name]]
-        pools |= {pool.name: pool for pool in mine} if len(mine) == len(ROLES) else {name: wholes[name]}
+        pools |= {pool.name: pool for pool in mine}
+        if len(mine) < len(ROLES):
+            pools[name] = wholes[name]
+        elif wholes[name].current.is_running:
+            pools[name] = _without_load(wholes[name])
     others = {
         name: one
         for name, one in servers.items()
@@ -96,6 +102,12 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     result = {**others, **pools}
     same = result.keys() == servers.keys() and all(result[name] == servers[name] for name in pools)
     return servers if same else sorted_by_key(result)
+
+
+def _without_load(server: Server) -> Server:
+    """Return a server that only has replicas that run now."""
+    load = server.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
+    return server.with_load(load).model_copy(update={"min_num_replicas": 0})
 
 
 def owner_of_role(server: Server) -> str:

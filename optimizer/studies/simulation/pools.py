@@ -12,6 +12,7 @@ from optimizer.candidates.arrays import largest_loss, profile_of, tabulate_as_se
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
+from optimizer.features.disaggregation.simulated import replica_of
 from optimizer.features.offline.simulated import OfflineRun, offline_run
 from optimizer.features.shared_cards.simulated import (
     CardInTurns,
@@ -22,7 +23,7 @@ from optimizer.features.shared_cards.simulated import (
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import beside_heads, open_load, runs_of
-from optimizer.kinds.table import kind_of_pool, kind_of_profile
+from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
@@ -234,7 +235,7 @@ def _pool_run(
         load=open_load(replica_load(server), rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
+        replica=replica_of(system, server, profile, pool),
         targets=latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound)),
         delay_ms=system.delay_ms(server, pool.accelerator),
         request_limits={} if target is None else target.request_limits(),

@@ -1,0 +1,164 @@
+"""Prefill and decode pools by enumeration: random systems, and all ways to serve every server."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+
+from builders import Json
+
+from optimizer import load_system
+from optimizer.candidates import Candidates, find_candidates
+
+LAWS = {
+    "A": {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "promptAttention": 1.04e-6, "weightRead": 4.3},
+    "B": {"alpha": 9.0, "beta": 0.06, "gamma": 6e-5, "promptAttention": 2e-6, "weightRead": 6.0},
+}
+SHARES = ("10%", "20%", "40%")
+Bill = tuple[tuple[float, ...], float, float]
+"""Unserved rate and servers by priority, transition cost [cents/h], and changes."""
+Way = tuple[dict[str, int], float, float]
+"""Cards by type, transition cost [cents/h], and changes."""
+
+
+def random_role_document(seed: int) -> Json:
+    """Return two or three servers on scarce cards of two types, with and without a link between them."""
+    rng = random.Random(f"roles {seed}")
+    mixed = seed % 3 == 2
+    costs = {"A": rng.choice([400.0, 300.0]), "B": rng.choice([150.0, 100.0, 0.0])}
+    links = rng.choice([{}, {}, {"A": {"B": 0}}, {"B": {"A": 0}}, {"A": {"A": 0}, "B": {"B": 0}}])
+    accelerators = [
+        {"name": name, "type": name, "cost": cost, "linkBandwidth": rng.choice([10, 50])}
+        | ({"links": links[name]} if name in links else {})
+        for name, cost in costs.items()
+    ]
+    return {
+        "accelerators": accelerators,
+        "count": [{"type": name, "count": rng.choice([2, 4, 8, 30])} for name in costs],
+        "models": [
+            {"name": "m", "acc": name, "maxBatchSize": 128, "kvCapacity": 450_000, "perfParms": law,
+             "kvBytesPerToken": 131_072}
+            for name, law in LAWS.items()
+        ],
+        "serviceClasses": [_class(rng, name, priority) for name, priority in (("gold", 1), ("tin", 2))],
+        "servers": [_server(rng, f"s{i}") for i in range(2 if mixed else rng.choice([2, 3]))],
+        "optimizer": {
+            "heterogeneous": mixed,
+            "transitionPenalty": rng.choice([0.0, 0.1, 1.0]),
+            "unlimited": rng.random() < 0.2,
+            "handover": {"fixedMs": rng.choice([0, 20]), "layerwise": rng.random() < 0.5},
+        },
+    }  # fmt: skip
+
+
+def _server(rng: random.Random, name: str) -> Json:
+    load = {
+        "arrivalRate": rng.choice([120.0, 400.0, 900.0]),
+        "avgInTokens": rng.choice([500, 2000, 6000]),
+        "avgOutTokens": rng.choice([100, 250]),
+        "inTokensCV": 0.0,
+        "outTokensCV": rng.choice([0, 0.5]),
+    }
+    current: Json = {"load": load}
+    if rng.random() < 0.4:
+        current |= {"accelerator": rng.choice("AB"), "numReplicas": rng.randint(1, 4), "cost": 0}
+    wish = rng.choice(["allowed", "allowed", "allowed", "required", None])
+    server = {"name": name, "class": rng.choice(["gold", "tin"]), "model": "m", "currentAlloc": current}
+    return server | ({} if wish is None else {"disaggregation": wish})
+
+
+def _class(rng: random.Random, name: str, priority: int) -> Json:
+    statistic = {} if rng.random() < 0.3 else {"percentile": 95}
+    limits = {"slo-itl": rng.choice([9.0, 12.0, 30.0]), "slo-ttft": rng.choice([400, 1000, 3000])}
+    return {"name": name, "priority": priority, "modelTargets": [{"model": "m", **statistic, **limits}]}
+
+
+def best_bill(source: Json) -> Bill:
+    """Return the best levels of all ways to serve all servers, by enumeration."""
+    candidates = find_candidates(load_system(source).with_all_pools())
+    unlimited = source["optimizer"]["unlimited"]
+    cards = {item["type"]: math.inf if unlimited else item["count"] for item in source["count"]}
+    found: dict[tuple[tuple[float, ...], tuple[int, int]], tuple[float, float]] = {
+        ((0.0,) * 4, (0, 0)): (0.0, 0.0)
+    }
+    for item in source["servers"]:
+        priority = {one["name"]: one["priority"] for one in source["serviceClasses"]}[item["class"]]
+        missed = [0.0] * 4
+        missed[2 * (priority - 1) : 2 * priority] = item["currentAlloc"]["load"]["arrivalRate"], 1.0
+        ways = [((0.0,) * 4, way) for way in _ways(source, item, candidates)]
+        ways.append((tuple(missed), ({}, *_bill(source, item, {}))))
+        grown: dict[tuple[tuple[float, ...], tuple[int, int]], tuple[float, float]] = {}
+        for (short, used), (cost, changes) in found.items():
+            for missing, (more, value, changed) in ways:
+                now = used[0] + more.get("A", 0), used[1] + more.get("B", 0)
+                if now[0] > cards["A"] or now[1] > cards["B"]:
+                    continue
+                key = tuple(a + b for a, b in zip(short, missing, strict=True)), now
+                grown[key] = min(grown.get(key, (math.inf, 0.0)), (cost + value, changes + changed))
+        found = grown
+    least = min(short for short, _ in found)
+    value, changes = min(bill for (short, _), bill in found.items() if short == least)
+    return least, value, changes
+
+
+def _ways(source: Json, item: Json, candidates: Candidates) -> Iterator[Way]:
+    """Yield all useful ways to serve a server: replicas that do both, or two pools with a link."""
+    wish = item.get("disaggregation")
+    if wish != "required":
+        for pool in _pools(source, item, candidates):
+            yield pool, *_bill(source, item, pool)
+    links = {one["name"]: one.get("links", {}) for one in source["accelerators"]}
+    penalty = source["optimizer"]["transitionPenalty"]
+    price = {one["name"]: one["cost"] for one in source["accelerators"]}
+    left = _bill(source, item, {})
+    for share in SHARES if wish else ():
+        pools = (_least(candidates, f"{item['name']} ({role} {share})") for role in ("prefill", "decode"))
+        for (first, count), (second, more) in itertools.product(*(each.items() for each in pools)):
+            if links[first].get(second) == 0:
+                continue
+            used = {first: count} if first != second else {first: count + more}
+            used |= {second: more} if first != second else {}
+            value = sum(price[name] * number for name, number in used.items()) * (1 + penalty)
+            yield used, value + left[0], 2.0 + left[1]
+
+
+def _rates(candidates: Candidates, server: str) -> tuple[dict[str, float], float]:
+    """Return the largest rate of a replica by accelerator, and the load."""
+    table, arrays = candidates.table, candidates.arrays
+    rows = [c for c in range(len(table)) if arrays.server_names[table.server[c]] == server]
+    rates = {arrays.accelerator_names[table.accelerator[c]]: float(table.max_rate_rps[c]) for c in rows}
+    return rates, float(table.load_rps[rows[0]]) if rows else 0.0
+
+
+def _least(candidates: Candidates, server: str) -> dict[str, int]:
+    rates, load = _rates(candidates, server)
+    return {name: math.ceil(load / rate * (1 - 1e-9)) for name, rate in rates.items()}
+
+
+def _bill(source: Json, item: Json, pool: dict[str, int]) -> tuple[float, float]:
+    """Return the transition cost and the change of a server with the given replicas."""
+    price = {one["name"]: one["cost"] for one in source["accelerators"]}
+    penalty, now = source["optimizer"]["transitionPenalty"], item["currentAlloc"]
+    where, count = now.get("accelerator", ""), now.get("numReplicas", 0)
+    old = price[where] * count if where else 0.0
+    cost = sum(price[name] * number for name, number in pool.items())
+    elsewhere = sum(price[name] * number for name, number in pool.items() if name != where)
+    value = cost - old + penalty * (elsewhere + (0.0 if where in pool else old))
+    return value, float(pool != ({where: count} if where else {}))
+
+
+def _pools(source: Json, item: Json, candidates: Candidates) -> list[dict[str, int]]:
+    """Return all useful replicas of a server that do both, by accelerator."""
+    rates, load = _rates(candidates, item["name"])
+    most = {name: math.ceil(load / rate * (1 - 1e-9)) for name, rate in rates.items()}
+    now = item["currentAlloc"]
+    if now.get("accelerator") in most:
+        most[now["accelerator"]] = max(most[now["accelerator"]], now["numReplicas"])
+    pools = [{name: number} for name in most for number in range(1, most[name] + 1)]
+    if source["optimizer"]["heterogeneous"] and len(most) > 1:
+        pools += [{"A": a, "B": b} for a in range(1, most["A"] + 1) for b in range(1, most["B"] + 1)]
+    return [
+        pool
+        for pool in pools
+        if sum(rates[name] * number for name, number in pool.items()) >= load * (1 - 1e-9)
+    ]
