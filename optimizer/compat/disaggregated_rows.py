@@ -15,6 +15,7 @@ from optimizer.compat.queue_service import QueueAnswer
 from optimizer.compat.rows import ReplicaRow, RowAnswer
 from optimizer.documents import Document, GigabytesPerSecond, Milliseconds, PositiveCount, Quantity
 from optimizer.errors import AnalysisError
+from optimizer.features.disaggregation.fields import FirstToken
 from optimizer.kinds.replicas import queues_of
 from optimizer.kinds.rows import OverloadedReplica, UnstableReplica, answers, simulated_answer, unattainable
 from optimizer.kinds.simulated import ReplicaSimulation, open_load
@@ -31,7 +32,6 @@ from optimizer.simulation.summary import latency_mean, latency_percentile
 
 CONTINUOUS = ContinuousQueues.name
 RouterName = Literal["random", "roundRobin"]
-FirstToken = Literal["prefill", "decode"]
 
 
 class PoolsOfRow(Document):

@@ -11,7 +11,7 @@ from optimizer.features.external.fields import ExternalField
 from optimizer.features.length_pools.fields import LengthPoolsField
 from optimizer.features.nodes.fields import NodesField
 from optimizer.features.offline.fields import OfflineFields
-from optimizer.features.places.fields import NetworkField, PlaceField, ServedPlaceFields
+from optimizer.features.places.fields import PlaceField, ServedPlaceFields
 from optimizer.features.preferences.fields import PreferredField
 from optimizer.features.reserves.fields import AvailabilityField, HeadroomField, ReserveFields, ReserveOptions
 from optimizer.features.rollouts.fields import SurgeField
@@ -53,5 +53,5 @@ class SystemFeatureFields(NodesField, RoutesField):
     """All fields that features add to the document of a system."""
 
 
-class FeatureOptions(HandoverField, NetworkField, ReserveOptions):
+class FeatureOptions(HandoverField, ReserveOptions):
     """All fields that features add to the optimizer options."""

@@ -85,7 +85,9 @@ def best_bill(source: Json) -> Bill:
         priority = {one["name"]: one["priority"] for one in source["serviceClasses"]}[item["class"]]
         missed = [0.0] * 4
         missed[2 * (priority - 1) : 2 * priority] = item["currentAlloc"]["load"]["arrivalRate"], 1.0
-        ways = [((0.0,) * 4, way) for way in _ways(source, item, candidates)]
+        ways: list[tuple[tuple[float, ...], Way]] = [
+            ((0.0,) * 4, way) for way in _ways(source, item, candidates)
+        ]
         ways.append((tuple(missed), ({}, *_bill(source, item, {}))))
         grown: dict[tuple[tuple[float, ...], tuple[int, int]], tuple[float, float]] = {}
         for (short, used), (cost, changes) in found.items():

@@ -18,12 +18,14 @@ STATED: Json = {
     "availabilityTarget": 0.9,
     "cacheHitRate": 0.5,
     "deadline": {"requests": 60, "hours": 1},
+    "disaggregation": "allowed",
     "external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1},
     "headroomShare": 0.1,
     "keepAccelerator": True,
     "maxNumReplicas": 3,
     "maxQueueSize": 5,
     "minNumReplicas": 1,
+    "place": "eu",
     "poolsByLength": "allowed",
     "preferred": ["A"],
     "sharedCard": True,
@@ -77,6 +79,12 @@ NAMES = {
         | {"shared_queue", "split"},
         {"headroom_share", "milp_solver", "saturation_policy"},
     ),
+    "disaggregation": (
+        {*RESERVES, "cache_hit_rate", "deadline", "external", "keep_accelerator", "max_num_replicas"}
+        | {"max_queue_size", "min_num_replicas", "place", "pools_by_length", "shared_card", "shared_queue"}
+        | {"split"},
+        {"batch_sizing", "headroom_share", "milp_solver", "saturation_policy"},
+    ),
     "split": ({"deadline", "external", "max_num_replicas", "shared_queue"}, set()),
     "deadline": ({"cache_hit_rate"}, set()),
 }
@@ -104,7 +112,9 @@ def written(topology: str, field: str | None = None) -> Json:
         mine[field] = STATED[field]
     cards = [accelerator("A") | {"memSize": 80, "power": {"full": 300}}]
     models = [profile("m", "A") | {"memory": 4, "shares": [{"share": 0.5}]}]
-    if topology == "pools_by_length":
+    if topology == "disaggregation":
+        models[0]["kvBytesPerToken"], cards[0]["linkBandwidth"] = 1000, 10
+    if topology in {"disaggregation", "pools_by_length"}:
         models[0]["perfParms"] = {"alpha": 5, "beta": 0.02}
         del models[0]["decodeParms"], models[0]["prefillParms"]
     found = document([mine, server("b", 0)], cards, {"A": 9}, models=models, classes=[service_class("gold")])

@@ -1,4 +1,4 @@
-"""Check that prefill replicas of a plan can send KV caches to all decode replicas, and that targets add up."""
+"""Check that prefill replicas of a plan can send to all decode replicas, and that targets add up."""
 
 from collections.abc import Iterator
 

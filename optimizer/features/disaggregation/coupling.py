@@ -112,7 +112,7 @@ class RoleChoices(ServerTopology):
             yield each.servers
 
     def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
-        """Return keys by which candidates on different accelerators do not dominate, if any link is missing."""
+        """Return keys by which candidates on different accelerators never dominate, if a link is missing."""
         if all(each.links.all() for each in self.choices):
             return ()
         masks = [table.accelerator == a for a in np.unique(table.accelerator).tolist()]
@@ -170,7 +170,7 @@ class RoleChoices(ServerTopology):
         """Return variables and constraints of the servers with columns (eq. 303-306).
 
         For each server a variable is 1 if no replicas do both; for pools this is the variable u. Other
-        variables state which column of a pool is used, and of every server in plans with one accelerator for each.
+        variables state which column of a pool is used, and of every server if each uses one accelerator.
         """
         rows = ModelRows()
         choices = [each for each in self.choices if each.whole in columns.servers]
@@ -259,7 +259,7 @@ def _add_links(
     pair: tuple[int, int],
     z_of: dict[int, int],
 ) -> None:
-    """Add the rows by which a prefill pool is on a type that can send to that of the decode pool (eq. 306)."""
+    """Add the rows by which a prefill pool can send to the decode pool (eq. 306)."""
     prefill, decode = (np.flatnonzero(server == s) for s in pair)
     for column in prefill.tolist():
         able = decode[each.links[accelerator[column], accelerator[decode]]]

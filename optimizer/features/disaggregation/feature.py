@@ -1,4 +1,4 @@
-"""Declares prefill and decode pools as a feature: its document fields, unsupported fields and options, checks."""
+"""Declares prefill and decode pools as a feature: document fields, unsupported ones, options and checks."""
 
 from optimizer.features.disaggregation.streams import role_problems
 from optimizer.spec.feature import Feature
@@ -32,6 +32,7 @@ DISAGGREGATION = Feature(
         "headroom_share": _NO_RESERVE,
         "batch_sizing": "batch limits of prefill replicas have no effect",
     },
+    goes_with=frozenset(),
     refuses_shapes="request shapes and prefixes are not planned in prefill and decode pools",
     has_coupling=True,
     has_checks=True,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from optimizer.documents import Document, GigabytesPerSecond, Milliseconds, Name, Quantity, is_none
+from optimizer.features.places.fields import NetworkField
 
 Disaggregation = Literal["never", "allowed", "required"]
 FirstToken = Literal["prefill", "decode"]
@@ -21,12 +22,13 @@ class DisaggregationFields(Document):
     disaggregation: Annotated[Disaggregation | None, AfterValidator(_none_if_never)] = Field(
         None, exclude_if=is_none
     )
-    """Whether the plan can (`allowed`) or must (`required`) serve the server with a pool of prefill replicas and
-    a pool of decode replicas instead of replicas that do both. Default: `never`.
+    """Whether the plan can (`allowed`) or must (`required`) serve the server with a pool of prefill replicas
+    and a pool of decode replicas instead of replicas that do both. Default: `never`.
     """
     first_token: FirstToken | None = Field(None, alias="firstToken", exclude_if=is_none)
-    """With prefill and decode pools: whether the `decode` replica sends the first token, after it has computed
-    the last prompt token again, or the `prefill` replica, at the end of the handover. Default: `decode`.
+    """With prefill and decode pools: whether the `decode` replica sends the first token, after it has
+    computed the last prompt token again, or the `prefill` replica, at the end of the handover. Default:
+    `decode`.
     """
 
 
@@ -34,7 +36,7 @@ class LinkFields(Document):
     """Links of an accelerator over which KV caches are handed over."""
 
     link_gbps: GigabytesPerSecond | None = Field(None, alias="linkBandwidth", exclude_if=is_none)
-    """Bandwidth at which a replica on the accelerator sends KV caches to decode replicas [GB/s]; 0 for no link.
+    """Bandwidth at which a replica on the accelerator sends KV caches to decode replicas [GB/s]; 0 for none.
     Default: that of the usual network of its type (docs/math.md); required for other types.
     """
     links: dict[Name, GigabytesPerSecond] = Field({}, exclude_if=not_)
@@ -50,7 +52,7 @@ class KvBytesField(Document):
     """
 
 
-class Handover(Document):
+class HandoverOptions(Document):
     """Handover of KV caches from prefill to decode replicas."""
 
     fixed_ms: Milliseconds = Field(0.0, alias="fixedMs")
@@ -61,8 +63,8 @@ class Handover(Document):
     """Whether layers are sent one by one during the prefill, so that only the last is left at its end."""
 
 
-class HandoverField(Document):
-    """Optimizer option for the handover between pools."""
+class HandoverField(NetworkField):
+    """Optimizer options for the handover between pools, and for network latencies."""
 
-    handover: Handover | None = Field(None, exclude_if=is_none)
-    """Handover of KV caches from prefill to decode pools; default: no fixed time, and all layers at once."""
+    handover: HandoverOptions | None = Field(None, exclude_if=is_none)
+    """Handover of KV caches from prefill to decode pools; default: no fixed time, all layers at once."""

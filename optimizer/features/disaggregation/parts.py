@@ -33,8 +33,8 @@ class RoleTable:
     seeded: BoolArray
     """Whether the prefill replica sends the first token, shape (S,)."""
     bandwidth: FloatArray
-    """Lowest bandwidth from each accelerator to those that can decode for the server [GB/s], shape (S, A); 0 if
-    there are none.
+    """Lowest bandwidth from each accelerator to those that can decode for the server [GB/s], shape (S, A); 0
+    if there are none.
     """
     kv_bytes: FloatArray
     """Size of the KV cache of a token [bytes], shape (S, A)."""

@@ -1,8 +1,8 @@
 """Prefill and decode pools of servers as planned servers (math.md section 36).
 
-The TTFT target is divided: a share is for the decode pool, the rest for the prefill pool. Before the plan is known, the
-two pools of every share are planned servers beside the server itself; afterwards, only those of the chosen
-share are, or the server itself.
+The TTFT target is divided: a share is for the decode pool, the rest for the prefill pool. Before the plan is
+known, the two pools of every share are planned servers beside the server itself; afterwards, only those of
+the chosen share are, or the server itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from optimizer.arrays import sorted_by_key
 from optimizer.errors import SpecError
-from optimizer.features.disaggregation.fields import Handover
+from optimizer.features.disaggregation.fields import HandoverOptions
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.schema import Accelerator, AllocationData, ModelProfile, ModelTarget, Server
@@ -19,6 +19,7 @@ from optimizer.schema.names import Finding
 from optimizer.spec.feature import Documents
 
 Role = Literal["prefill", "decode"]
+CONTINUOUS = ContinuousQueues.name
 ROLES: tuple[Role, ...] = ("prefill", "decode")
 SHARES = (0.1, 0.2, 0.4)
 """Shares of the TTFT target that the decode pool can have."""
@@ -27,12 +28,12 @@ LAYERS = 32
 LINKS: Mapping[str, float] = MappingProxyType(
     {"A100": 25.0, "H100": 50.0, "H200": 50.0, "H20": 50.0, "B200": 50.0, "B300": 100.0, "MI300X": 50.0}
 )
-"""Usual bandwidth of the network of an accelerator type [GB/s] (2026-11): one NIC for each card in the vendors'
-reference servers, of 200 Gbit/s (DGX A100), 400 Gbit/s (DGX H100, H200, B200, HGX H20, MI300X platforms) or 800 Gbit/s
-(DGX B300), according to their data sheets.
+"""Usual bandwidth of the network of an accelerator type [GB/s] (2026-11): one NIC for each card in the
+vendors' reference servers, of 200 Gbit/s (DGX A100), 400 Gbit/s (DGX H100, H200, B200; HGX H20; MI300X
+platforms) or 800 Gbit/s (DGX B300), according to their data sheets.
 """
 Choice = tuple[tuple[str, ...], ...]
-"""Chosen pools of a server: (("prefill", "0.2"), ("decode", "0.2")), or one empty part for the server itself."""
+"""Chosen pools of a server: (("prefill", "0.2"), ("decode", "0.2")), or one empty part for the server."""
 
 
 class RolePool(Server):
@@ -137,7 +138,7 @@ def possible_roles(server: Server) -> Iterator[RolePool]:
 
 
 def target_of_role(target: ModelTarget, pool: RolePool) -> ModelTarget:
-    """Return the targets of a pool: its share of the TTFT target, and for decoding the other targets (eq. 302)."""
+    """Return the targets of a pool: its share of the TTFT target; for decoding also the others (eq. 302)."""
     if pool.role == "decode":
         return target.model_copy(update={"ttft_ms": target.ttft_ms * pool.decode_share})
     share = 1.0 if is_seeded(pool) else 1 - pool.decode_share
@@ -230,7 +231,7 @@ def _profile_problems(profiles: Iterable[ModelProfile], server: Server) -> Itera
         if server.accelerators is not None and profile.accelerator not in server.accelerators:
             continue
         where = f"models {profile.name!r} on {profile.accelerator!r}"
-        if profile.queue_model != ContinuousQueues.name:
+        if profile.queue_model != CONTINUOUS:
             yield f"{where} has queueModel {profile.queue_model!r}; it needs perfParms and continuous"
         elif profile.kv_bytes_per_token is None:
             yield f"{where} has no kvBytesPerToken; state the size of the KV cache of a token"
@@ -241,7 +242,7 @@ def _link_problems(documents: Documents, server: Server) -> Iterator[str]:
         used = server.accelerators is None or item.name in server.accelerators
         if used and own_gbps(item) is None:
             yield (
-                f"the linkBandwidth of accelerator {item.name!r} is not known; state it in GB/s, 0 for no link"
+                f"the linkBandwidth of accelerator {item.name!r} is not known; state it [GB/s], 0 for none"
             )
 
 
@@ -256,6 +257,6 @@ def _refused_targets(target: ModelTarget) -> Iterator[str]:
     yield from (key for key, value in refused.items() if value)
 
 
-def handover_of(options: Any) -> Handover:
+def handover_of(options: Any) -> HandoverOptions:
     """Return the handover that the optimizer's options state, or the default."""
-    return getattr(options, "handover", None) or Handover()
+    return getattr(options, "handover", None) or HandoverOptions()

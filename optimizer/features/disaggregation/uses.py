@@ -15,7 +15,7 @@ class RolePoolUse(Document):
     """The prefill or the decode pool of a server."""
 
     server: str
-    """Name under which the pool is planned, such as `chat (prefill 20%)`. Its replicas are in `allocations`."""
+    """Name under which the pool is planned, such as `chat (prefill 20%)`; `allocations` has its replicas."""
     role: Literal["prefill", "decode"]
     """Role of its replicas."""
     num_replicas: int = Field(alias="numReplicas")
@@ -34,8 +34,8 @@ class TtftParts(Document):
     handover_ms: float = Field(alias="handover")
     """Fixed time of the handover [ms]."""
     first_step_ms: float = Field(alias="firstStep")
-    """Time from the handover to the first token, with the wait for a batch slot; 0 if the prefill replica sends
-    it [ms].
+    """Time from the handover to the first token, with the wait for a batch slot; 0 if the prefill replica
+    sends it [ms].
     """
 
 
@@ -64,10 +64,11 @@ class RoleUse(Document):
     disaggregated_alternative: SizedWay | None = Field(None, alias="disaggregatedAlternative")
     """Prefill and decode pools; null if no such pools meet the targets."""
     reason: Reason
-    """Why the plan has pools: the target that limits replicas that do both, if pools are cheaper (`itl`, `ttft`, or
-    `capacity` without such a target); `needed` if such replicas cannot meet the targets; or `required`. Why it
-    has none: `cheaper` if replicas that do both cost no more, or `unattainable` if no pools meet the targets.
-    `limits`: limits on cards or costs of changes decide. `unserved`: the server is not served.
+    """Why the plan has pools: the target that limits replicas that do both, if pools are cheaper (`itl`,
+    `ttft`, or `capacity` without such a target); `needed` if such replicas cannot meet the targets; or
+    `required`. Why it has none: `cheaper` if replicas that do both cost no more, or `unattainable` if no
+    pools meet the targets. `limits`: limits on cards or costs of changes decide. `unserved`: the server is not
+    served.
     """
 
     @property

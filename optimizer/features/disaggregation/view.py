@@ -1,4 +1,4 @@
-"""Computes what a plan states about prefill and decode pools: costs, parts of the TTFT, and the alternative."""
+"""Computes what a plan states about prefill and decode pools: costs, parts of the TTFT, alternatives."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ BINDING = 0.99
 
 
 def role_pool_names(plan: Plan, system: System) -> Iterator[str]:
-    """Yield errors for missing and unknown servers with prefill and decode pools, and for impossible pools."""
+    """Yield errors for missing and unknown servers with prefill and decode pools, and for wrong pools."""
     wholes = wholes_with_roles(system.servers)
     yield from (f"{name}: not in disaggregation" for name in wholes if name not in plan.disaggregation)
     unserved = {item.server for item in plan.unserved}

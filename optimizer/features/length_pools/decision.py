@@ -1,4 +1,4 @@
-"""From the solution with all possible pools by length or by role to the chosen ones (math.md section 17.9)."""
+"""From the solution with all possible pools by length or role to the chosen ones (math.md section 17.9)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Queue models of the two pools for planning, where each replica is sized by itself.
 
-Arrays have shape (R,), those of the rows of loads (R, H); times are in ms and rates in requests/ms unless stated.
-Equation numbers refer to ``docs/math.md``.
+Arrays have shape (R,), those of the rows of loads (R, H); times are in ms and rates in requests/ms unless
+stated. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
