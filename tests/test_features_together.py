@@ -254,8 +254,9 @@ DRAWN = {
 
 
 def test_pairs_are_tried_of_all_features() -> None:
-    """Pools by length need request shapes; `test_length_pools` draws their pairs."""
-    assert {feature.name for feature in FEATURES} - {"slices", "length_pools"} == DRAWN.keys()
+    """`test_length_pools` and `test_role_choice` draw the pairs of pools by length and by role."""
+    apart = {"slices", "length_pools", "disaggregation"}
+    assert {feature.name for feature in FEATURES} - apart == DRAWN.keys()
 
 
 @pytest.mark.few(9)

@@ -15,6 +15,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.features.disaggregation.parts import RoleTable, role_table
+from optimizer.features.disaggregation.streams import name_in_plans
 from optimizer.features.versions.streams import with_roll_back
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.kinds.laws import LawTable
@@ -284,10 +285,9 @@ def tabulate(system: System) -> SystemArrays:
 
 def _rate_factors(system: System, place_of: dict[str, int]) -> FloatArray:
     factors = np.ones((len(system.servers), len(place_of)))
-    index = {name: s for s, name in enumerate(system.servers)}
-    for (server, accelerator), factor in system.rate_factors.items():
-        if server in index and accelerator in place_of:
-            factors[index[server], place_of[accelerator]] = factor
+    for s, server in enumerate(system.servers.values()) if system.rate_factors else ():
+        for accelerator, a in place_of.items():
+            factors[s, a] = system.rate_factors.get((name_in_plans(server), accelerator), 1.0)
     return frozen(factors)
 
 

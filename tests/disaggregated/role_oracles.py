@@ -14,7 +14,7 @@ LAWS = {
     "A": {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "promptAttention": 1.04e-6, "weightRead": 4.3},
     "B": {"alpha": 9.0, "beta": 0.06, "gamma": 6e-5, "promptAttention": 2e-6, "weightRead": 6.0},
 }
-SHARES = ("10%", "20%", "40%")
+SHARES = ("0.1", "0.2", "0.4")
 Bill = tuple[tuple[float, ...], float, float]
 """Unserved rate and servers by priority, transition cost [cents/h], and changes."""
 Way = tuple[dict[str, int], float, float]

@@ -4,7 +4,14 @@ import pytest
 from role_oracles import best_bill, random_role_document
 from slow_cases import mostly_slow
 
-from optimizer import load_system, solve, verify
+from optimizer import SpecError, load_system, simulate, solve, verify
+from optimizer.compat.disaggregated_rows import DisaggregatedRow
+from optimizer.features.disaggregation.sections import role_section
+from optimizer.features.length_pools.streams import check_undivided
+from optimizer.kinds.replicas import LatencyFigures
+from optimizer.render.manifests import variants
+from optimizer.schema.messages import validated
+from optimizer.simulation.replicas import Effort
 
 
 @pytest.mark.parametrize("seed", mostly_slow(range(100), 4))
@@ -23,3 +30,154 @@ def test_choice_matches_enumeration_of_all_ways(seed: int) -> None:
     ]
     assert service == pytest.approx(short)
     assert [*levels.values()] == pytest.approx([value, changes], abs=1e-4)
+
+
+# --- what the plan says ----------------------------------------------------------------------------------
+
+LAW = {
+    "alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "perSequence": 0.0189, "promptAttention": 1.04e-6,
+    "weightRead": 4.3,
+}  # fmt: skip
+
+
+def document(wish: str | None = "allowed", itl_ms: float = 12, cards: int = 60, **server: Any) -> Json:
+    """Return a server with prompts of 4,000 tokens on one type of cards."""
+    load = {"arrivalRate": "20/s", "avgInTokens": 4000, "avgOutTokens": 250, "inTokensCV": 0}
+    item = {"name": "s", "class": "c", "model": "m", "currentAlloc": {"load": load}, **server}
+    target = {"model": "m", "slo-itl": itl_ms, "slo-ttft": 2000}
+    return {
+        "accelerators": [{"name": "H100", "type": "H100", "cost": 300}],
+        "count": [{"type": "H100", "count": cards}],
+        "models": [
+            {"name": "m", "acc": "H100", "maxBatchSize": 256, "kvCapacity": 450_000, "perfParms": LAW,
+             "kvBytesPerToken": 131_072}
+        ],
+        "serviceClasses": [{"name": "c", "priority": 1, "modelTargets": [target]}],
+        "servers": [item | ({} if wish is None else {"disaggregation": wish})],
+        "optimizer": {"handover": {"fixedMs": 20}},
+    }  # fmt: skip
+
+
+def test_a_strict_itl_target_separates_prompts_and_answers() -> None:
+    system = load_system(document())
+    plan = solve(system)
+    assert set(plan.allocations) == {"s (prefill)", "s (decode)"}
+    use = plan.disaggregation["s"]
+    assert use.reason == "itl"
+    assert [pool.role for pool in use.pools] == ["prefill", "decode"]
+    assert use.aggregated_alternative is not None
+    assert use.disaggregated_alternative is not None
+    assert (
+        use.cost_cents_per_h == use.disaggregated_alternative.cost_cents_per_h == plan.total_cost_cents_per_h
+    )
+    assert use.cost_cents_per_h < use.aggregated_alternative.cost_cents_per_h
+    alone = solve(load_system(document(None)))
+    assert alone.total_cost_cents_per_h == use.aggregated_alternative.cost_cents_per_h
+    (prefill,), (decode,) = plan.allocations["s (prefill)"], plan.allocations["s (decode)"]
+    parts = use.ttft_parts
+    assert parts is not None
+    assert parts.handover_ms == 20
+    total = parts.prefill_wait_ms + parts.prefill_and_transfer_ms + parts.handover_ms + parts.first_step_ms
+    assert total == pytest.approx(prefill.ttft_ms + decode.ttft_ms)
+    assert total <= 2000
+    assert any("because ITL limits replicas that do both" in note for note in role_section(plan).notes)
+
+
+def test_both_pools_together_hold_the_target_in_one_model_and_in_simulation() -> None:
+    """The pools of a plan, as a row of `analyze --batch`, meet the percentile whose parts they hold."""
+    source = document(itl_ms=14)
+    source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
+    use = solve(load_system(source)).disaggregation["s"]
+    prefill, decode = (pool.num_replicas for pool in use.pools)
+    pools = {
+        "prefillReplicas": prefill, "decodeReplicas": decode, "linkBandwidth": 50, "kvBytesPerToken": 131_072,
+        "fixedMs": 20,
+    }  # fmt: skip
+    row = LAW | {"RPS": 20, "avgInputTokens": 4000, "avgOutputTokens": 250, "inTokensCV": 0,
+                 "maxBatchSize": 256, "disaggregated": pools}  # fmt: skip
+    found = validated(DisaggregatedRow, row)
+    answer, simulated = found.analyze(), found.simulate(Effort(8000))
+    for each in (answer, simulated):
+        assert isinstance(each, LatencyFigures)
+        assert each.p95_ttft_ms <= 2000 * 1.1
+        assert each.p95_itl_ms <= 14 * 1.1
+
+
+def test_a_loose_itl_target_keeps_replicas_that_do_both() -> None:
+    use = solve(load_system(document(itl_ms=60))).disaggregation["s"]
+    assert (use.pools, use.ttft_parts, use.reason) == ((), None, "cheaper")
+    plan = solve(load_system(document("required", itl_ms=60)))
+    assert (set(plan.allocations), plan.disaggregation["s"].reason) == (
+        {"s (prefill)", "s (decode)"}, "required",
+    )  # fmt: skip
+
+
+def test_a_server_is_served_in_full_or_not_at_all() -> None:
+    system = load_system(document(cards=2))
+    plan = solve(system)
+    assert [(item.server, item.reason) for item in plan.unserved] == [("s", "capacity")]
+    assert (plan.disaggregation["s"].reason, verify(plan, system)) == ("unserved", [])
+
+
+def test_without_the_field_nothing_changes() -> None:
+    source = document("never")
+    plain = document(None)
+    del plain["models"][0]["kvBytesPerToken"], plain["optimizer"]
+    assert solve(load_system(source)) == solve(load_system(plain))
+
+
+def test_a_falsified_plan_is_found() -> None:
+    system = load_system(document())
+    plan = solve(system)
+    use = plan.disaggregation["s"]
+    assert use.ttft_parts is not None
+    wrong = (
+        {"reason": "ttft"},
+        {"cost_cents_per_h": use.cost_cents_per_h + 1},
+        {"decode_share": 0.4},
+        {"ttft_parts": use.ttft_parts.model_copy(update={"first_step_ms": 1.0})},
+        {"aggregated_alternative": None},
+        {"pools": use.pools[:1]},
+    )
+    for change in wrong:
+        false = plan.model_copy(update={"disaggregation": {"s": use.model_copy(update=change)}})
+        assert verify(false, system), change
+    unlinked = load_system(document() | {"accelerators": [{"name": "H100", "type": "H100", "cost": 300,
+                                                            "linkBandwidth": 0}]})  # fmt: skip
+    assert any("no link from H100 to H100" in line for line in verify(plan, unlinked))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"models": {"kvBytesPerToken": None}}, "models 'm' on 'H100' has no kvBytesPerToken"),
+        ({"accelerators": {"type": "X"}, "count": {"type": "X"}}, "the linkBandwidth of accelerator 'H100'"),
+        ({"models": {"queueModel": "reference"}}, "has queueModel 'reference'"),
+        ({"serviceClasses": {"slo-e2e": 9000}}, "slo-e2e of class 'c' is not planned with it"),
+        ({"serviceClasses": {"goodputShare": 0.9}}, "goodputShare of class 'c' is not planned with it"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_by_name(change: dict[str, Json], message: str) -> None:
+    source = document()
+    for section, values in change.items():
+        item = source[section][0]
+        (item["modelTargets"][0] if section == "serviceClasses" else item).update(values)
+    with pytest.raises(SpecError) as error:
+        load_system(source)
+    assert message in str(error.value)
+    assert "servers[0].disaggregation" in str(error.value)
+
+
+def test_studies_of_running_fleets_refuse_the_pools() -> None:
+    with pytest.raises(SpecError, match="horizon does not support prefill and decode pools"):
+        check_undivided(load_system(document()).servers.values(), "horizon")
+
+
+def test_each_pool_has_a_deployment_and_a_simulation() -> None:
+    system = load_system(document())
+    plan = solve(system)
+    names = {each.server for each in variants(plan, system)}
+    assert names == {"s (prefill)", "s (decode)"}
+    simulated = simulate(system, requests=2000)
+    assert {pool.server: pool.verdict for pool in simulated.pools}.keys() == names
+    assert all(pool.verdict != "missed" for pool in simulated.pools)

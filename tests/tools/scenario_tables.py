@@ -13,6 +13,7 @@ import serving_fleet_page  # noqa: E402
 from doc_pages import DOCS, ROOT, head_of, read_page, with_tables  # noqa: E402
 
 from optimizer import Plan, System, load_system, solve  # noqa: E402
+from optimizer.features.disaggregation.uses import SizedWay  # noqa: E402
 
 LIMITS = (0.0, 0.01, 0.02, 0.04, 1.0)
 
@@ -125,10 +126,34 @@ def _serving_fleet(first: str) -> list[str]:
     return [*head, *(f"| {' | '.join(row)} |" for row in serving_fleet_page.ROWS[first]())]
 
 
+def roles_by_target() -> list[str]:
+    rows = [
+        "| p95 ITL | prefill + decode | cost | replicas that do both | cost |",
+        "|---|---|---|---|---|",
+    ]
+    system = load_system(ROOT / "specs" / "disaggregated.yaml")
+    (owner,), (target,) = system.spec.service_classes, system.spec.service_classes[0].model_targets
+    for limit in (12, 14, 20, 40):
+        own = target.model_copy(update={"itl_ms": float(limit)})
+        plan = solve(system.with_items(owner.model_copy(update={"model_targets": (own,)})))
+        use = plan.disaggregation["assistant"]
+        pools = " + ".join(str(pool.num_replicas) for pool in use.pools) or "none"
+        cost = f"{use.cost_cents_per_h:,.0f}" if use.pools else ""
+        one = use.aggregated_alternative
+        rest = "none meet it | " if one is None else f"{_replicas(one)} | {one.cost_cents_per_h:,.0f}"
+        rows.append(f"| {limit} ms | {pools} | {cost} | {rest} |")
+    return rows
+
+
+def _replicas(way: SizedWay) -> str:
+    return " + ".join(f"{count} × {name}" for name, count in way.replicas.items())
+
+
 PAGES: Mapping[str, tuple[Callable[[], list[str]], ...]] = {
     "scenarios/routes.md": (limits_on_quality,),
     "scenarios/shared-queue.md": (saved_by_the_queue, scarce_queue),
     "scenarios/length-pools.md": (pools_by_target,),
+    "scenarios/disaggregated.md": (roles_by_target,),
     "scenarios/multi-model-service.md": multi_model_page.TABLES,
     "scenarios/serving-fleet.md": tuple(partial(_serving_fleet, first) for first in serving_fleet_page.ROWS),
     "policies.md": (separate_and_shared_cards, servers_on_shared_cards),

@@ -90,7 +90,8 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     pools: dict[str, Server] = {}
     for name in wholes.keys() & choices.keys():
         mine = [pool for pool in possible_roles(wholes[name]) if pool.choice in choices[name]]
-        pools |= {pool.name: pool for pool in mine}
+        chosen = (pool.model_copy(update={"name": name_in_plans(pool)}) for pool in mine)
+        pools |= {pool.name: pool for pool in chosen}
         if len(mine) < len(ROLES):
             pools[name] = wholes[name]
         elif wholes[name].current.is_running:
@@ -105,6 +106,11 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     return servers if same else sorted_by_key(result)
 
 
+def name_in_plans(server: Server) -> str:
+    """Return the name of a planned server in plans, which does not depend on the share of the TTFT target."""
+    return f"{server.whole.name} ({server.role})" if isinstance(server, RolePool) else server.name
+
+
 def _without_load(server: Server) -> Server:
     """Return a server that only has replicas that run now."""
     load = server.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
@@ -117,8 +123,10 @@ def owner_of_role(server: Server) -> str:
 
 
 def role_names(server: Server) -> tuple[str, ...]:
-    """Return the names of the possible pools of a document's server, and its own; empty without pools."""
-    return (server.name, *(pool.name for pool in possible_roles(server))) if can_disaggregate(server) else ()
+    """Return the names in plans of a document's server and of its possible pools; empty without pools."""
+    if not can_disaggregate(server):
+        return ()
+    return tuple(dict.fromkeys([server.name, *map(name_in_plans, possible_roles(server))]))
 
 
 def possible_roles(server: Server) -> Iterator[RolePool]:
@@ -129,7 +137,7 @@ def possible_roles(server: Server) -> Iterator[RolePool]:
     for share in SHARES:
         for role in ROLES:
             own: dict[str, Any] = {
-                "name": f"{server.name} ({role} {share:.0%})",
+                "name": f"{server.name} ({role} {share:g})",
                 "current": AllocationData(load=one_token if role == "prefill" else load),
             }
             if role == "prefill":

@@ -15,7 +15,7 @@ class RolePoolUse(Document):
     """The prefill or the decode pool of a server."""
 
     server: str
-    """Name under which the pool is planned, such as `chat (prefill 20%)`; `allocations` has its replicas."""
+    """Name under which the pool is planned, such as `chat (prefill)`; `allocations` has its replicas."""
     role: Literal["prefill", "decode"]
     """Role of its replicas."""
     num_replicas: int = Field(alias="numReplicas")
@@ -67,8 +67,8 @@ class RoleUse(Document):
     """Why the plan has pools: the target that limits replicas that do both, if pools are cheaper (`itl`,
     `ttft`, or `capacity` without such a target); `needed` if such replicas cannot meet the targets; or
     `required`. Why it has none: `cheaper` if replicas that do both cost no more, or `unattainable` if no
-    pools meet the targets. `limits`: limits on cards or costs of changes decide. `unserved`: the server is not
-    served.
+    pools meet the targets. `limits`: limits on cards or costs of changes decide. `unserved`: the server is
+    not served.
     """
 
     @property

@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.features.disaggregation.coupling import RoleChoices
+from optimizer.features.disaggregation.streams import name_in_plans
 from optimizer.features.length_pools.coupling import LengthPools
 from optimizer.features.length_pools.streams import (
     Division,
@@ -55,7 +56,8 @@ def decided(
         return candidates, problem, solution
     chosen = size(system.divided({**system.divisions, **divisions}))
     smaller = build_problem(chosen, excluded)
-    of_key = dict(zip(_named_keys(candidates, problem), solution.replicas.tolist(), strict=True))
+    every = zip(_named_keys(candidates, problem), solution.replicas.tolist(), strict=True)
+    of_key = {key: count for key, count in every if count}
     replicas = [of_key.get(key, 0) for key in _named_keys(chosen, smaller)]
     return (
         replace(chosen, undivided=candidates),
@@ -66,5 +68,6 @@ def decided(
 
 def _named_keys(candidates: Candidates, problem: Problem) -> list[tuple[object, ...]]:
     """Return the identity of each candidate with the name of its server, or the place after all servers."""
-    names = candidates.arrays.server_names
+    servers = candidates.system.servers
+    names = [name_in_plans(servers[name]) for name in candidates.arrays.server_names]
     return [(names[s] if s < len(names) else s - len(names), *rest) for s, *rest in problem.keys]
