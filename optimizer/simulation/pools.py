@@ -90,7 +90,7 @@ class PooledReplicas(SimulatedReplica):
         prefill = rng.integers(0, self.prefill_replicas, count)
         if self.round_robin:
             prefill = np.arange(count) % self.prefill_replicas
-        return replace(requests, routes=np.stack((prefill, rng.integers(0, self.decode_replicas, count))))
+        return replace(requests, assigned=np.stack((prefill, rng.integers(0, self.decode_replicas, count))))
 
     def run(self, requests: Requests) -> PooledRun:
         """Run requests through both pools; repeat while decode replicas hold prefill replicas back.
@@ -101,7 +101,7 @@ class PooledReplicas(SimulatedReplica):
             AnalysisError: an iteration would take no time, an output is too long, or memory is too small.
         """
         assert requests.arrival_ms is not None
-        assert requests.routes is not None
+        assert requests.assigned is not None
         work = _Work.of(requests)
         freed_ms = np.zeros(len(requests))
         for _ in range(MAX_PASSES):
@@ -121,10 +121,10 @@ class PooledReplicas(SimulatedReplica):
         from optimizer.simulation.machine.prefills import run_prefills
 
         assert requests.arrival_ms is not None
-        assert requests.routes is not None
+        assert requests.assigned is not None
         end_ms = np.empty(len(requests))
         for replica in range(self.prefill_replicas):
-            mine = np.flatnonzero(requests.routes[0] == replica)
+            mine = np.flatnonzero(requests.assigned[0] == replica)
             arrays = requests.arrival_ms[mine], work.computed[mine], work.cached[mine], freed_ms[mine]
             ends, held = np.empty(len(mine)), (np.empty(len(mine) + 1), np.empty(len(mine) + 1))
             if not run_prefills(self.times, self.budget, self.prefill_kv_tokens, arrays, held, ends):
@@ -139,10 +139,10 @@ class PooledReplicas(SimulatedReplica):
         """Return the times at which decode replicas have the KV caches [ms]."""
         from optimizer.simulation.machine.prefills import run_link
 
-        assert requests.routes is not None
+        assert requests.assigned is not None
         spent_ms, received_ms = self._transfer_ms(work), np.empty(len(requests))
         for replica in range(self.prefill_replicas):
-            mine = np.flatnonzero(requests.routes[0] == replica)
+            mine = np.flatnonzero(requests.assigned[0] == replica)
             ends = np.empty(len(mine))
             run_link(prefilled_ms[mine], spent_ms[mine], ends)
             received_ms[mine] = ends + self.transfer.fixed_ms
@@ -172,13 +172,13 @@ class PooledReplicas(SimulatedReplica):
 
         The prompt of a request is its last token, or its first output token if that is known.
         """
-        assert requests.routes is not None
+        assert requests.assigned is not None
         sent = {name: np.full(len(requests), np.nan) for name in PER_REQUEST}
         busy_ms, batch_ms, iterations = 0.0, 0.0, 0
         context = work.computed + work.cached + self.seeded
         out_tokens = requests.out_tokens - self.seeded
         for replica in range(self.decode_replicas):
-            mine = np.flatnonzero((requests.routes[1] == replica) & (out_tokens > 0))
+            mine = np.flatnonzero((requests.assigned[1] == replica) & (out_tokens > 0))
             mine = mine[np.argsort(received_ms[mine], kind="stable")]
             if not len(mine):
                 continue

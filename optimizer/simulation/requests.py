@@ -7,7 +7,7 @@ from optimizer.arrays import FloatArray, IntArray
 
 PER_REQUEST = (
     "in_tokens", "out_tokens", "arrival_ms", "think_ms", "stage_ms", "priority", "stream", "shape",
-    "cached_tokens", "shared_tokens", "routes",
+    "cached_tokens", "shared_tokens", "assigned",
 )  # fmt: skip
 """Fields of `Requests` whose last index is the request."""
 
@@ -41,7 +41,7 @@ class Requests:
     """Number of prompt tokens that each request finds in the prefix cache, shape (R,); None for 0."""
     shared_tokens: IntArray | None = None
     """Number of these tokens that all requests hold in the KV cache together, shape (R,); None for 0."""
-    routes: IntArray | None = None
+    assigned: IntArray | None = None
     """Index of the prefill replica and of the decode replica of each request, shape (2, R)."""
 
     def take(self, rows: IntArray) -> Self:

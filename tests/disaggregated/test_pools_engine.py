@@ -48,7 +48,7 @@ def run(both: PooledReplicas, rate_rps: float, count: int = 400) -> tuple[Pooled
     requests = both.with_chances(load.draw(count, seed), seed)
     assert requests.arrival_ms is not None
     assert requests.cached_tokens is not None
-    assert requests.routes is not None
+    assert requests.assigned is not None
     jobs = [
         Job(at, tokens - cached, cached, answer, (first, second))
         for at, tokens, cached, answer, first, second in zip(
@@ -56,7 +56,7 @@ def run(both: PooledReplicas, rate_rps: float, count: int = 400) -> tuple[Pooled
             requests.in_tokens.tolist(),
             requests.cached_tokens.tolist(),
             requests.out_tokens.tolist(),
-            *requests.routes.tolist(),
+            *requests.assigned.tolist(),
             strict=True,
         )
     ]

@@ -1,12 +1,16 @@
 """Prefill and decode pools in plans: the choice against enumeration, what plans say, refusals, simulation."""
 
+from typing import Any
+
 import pytest
+from builders import Json
 from role_oracles import best_bill, random_role_document
 from slow_cases import mostly_slow
 
 from optimizer import SpecError, load_system, simulate, solve, verify
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.sections import role_section
+from optimizer.features.disaggregation.uses import TtftParts
 from optimizer.features.length_pools.streams import check_undivided
 from optimizer.kinds.replicas import LatencyFigures
 from optimizer.render.manifests import variants
@@ -14,7 +18,7 @@ from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(100), 4))
+@pytest.mark.parametrize("seed", mostly_slow(range(100), 1))
 def test_choice_matches_enumeration_of_all_ways(seed: int) -> None:
     source = random_role_document(seed)
     system = load_system(source)
@@ -83,7 +87,7 @@ def test_a_strict_itl_target_separates_prompts_and_answers() -> None:
     assert any("because ITL limits replicas that do both" in note for note in role_section(plan).notes)
 
 
-def test_both_pools_together_hold_the_target_in_one_model_and_in_simulation() -> None:
+def test_both_pools_together_hold_the_target() -> None:
     """The pools of a plan, as a row of `analyze --batch`, meet the percentile whose parts they hold."""
     source = document(itl_ms=14)
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
@@ -126,22 +130,26 @@ def test_without_the_field_nothing_changes() -> None:
     assert solve(load_system(source)) == solve(load_system(plain))
 
 
-def test_a_falsified_plan_is_found() -> None:
+LIES: tuple[dict[str, Any], ...] = (
+    {"reason": "ttft"},
+    {"cost_cents_per_h": 1.0},
+    {"decode_share": 0.4},
+    {"ttft_parts": TtftParts(prefill_wait_ms=1, prefill_and_transfer_ms=1, handover_ms=20, first_step_ms=1)},
+    {"aggregated_alternative": None},
+    {"pools": ()},
+)
+
+
+@pytest.mark.parametrize("lie", mostly_slow(range(len(LIES)), 1))
+def test_a_falsified_plan_is_found(lie: int) -> None:
     system = load_system(document())
     plan = solve(system)
-    use = plan.disaggregation["s"]
-    assert use.ttft_parts is not None
-    wrong = (
-        {"reason": "ttft"},
-        {"cost_cents_per_h": use.cost_cents_per_h + 1},
-        {"decode_share": 0.4},
-        {"ttft_parts": use.ttft_parts.model_copy(update={"first_step_ms": 1.0})},
-        {"aggregated_alternative": None},
-        {"pools": use.pools[:1]},
-    )
-    for change in wrong:
-        false = plan.model_copy(update={"disaggregation": {"s": use.model_copy(update=change)}})
-        assert verify(false, system), change
+    use = plan.disaggregation["s"].model_copy(update=LIES[lie])
+    assert verify(plan.model_copy(update={"disaggregation": {"s": use}}), system)
+
+
+def test_pools_without_a_link_are_found() -> None:
+    plan = solve(load_system(document()))
     unlinked = load_system(document() | {"accelerators": [{"name": "H100", "type": "H100", "cost": 300,
                                                             "linkBandwidth": 0}]})  # fmt: skip
     assert any("no link from H100 to H100" in line for line in verify(plan, unlinked))
@@ -152,7 +160,6 @@ def test_a_falsified_plan_is_found() -> None:
     [
         ({"models": {"kvBytesPerToken": None}}, "models 'm' on 'H100' has no kvBytesPerToken"),
         ({"accelerators": {"type": "X"}, "count": {"type": "X"}}, "the linkBandwidth of accelerator 'H100'"),
-        ({"models": {"queueModel": "reference"}}, "has queueModel 'reference'"),
         ({"serviceClasses": {"slo-e2e": 9000}}, "slo-e2e of class 'c' is not planned with it"),
         ({"serviceClasses": {"goodputShare": 0.9}}, "goodputShare of class 'c' is not planned with it"),
     ],
@@ -178,6 +185,13 @@ def test_each_pool_has_a_deployment_and_a_simulation() -> None:
     plan = solve(system)
     names = {each.server for each in variants(plan, system)}
     assert names == {"s (prefill)", "s (decode)"}
-    simulated = simulate(system, requests=2000)
+
+
+@pytest.mark.slow
+def test_simulated_pools_hold_their_targets() -> None:
+    system = load_system(document())
+    plan = solve(system)
+    names = set(plan.allocations)
+    simulated = simulate(system, requests=4000)
     assert {pool.server: pool.verdict for pool in simulated.pools}.keys() == names
     assert all(pool.verdict != "missed" for pool in simulated.pools)

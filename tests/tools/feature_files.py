@@ -29,6 +29,8 @@ ELSEWHERE = {
     "slice": "slices of sequences",
     "shapes": "request shapes of loads",
     "memory_gb": "memory of accelerators",
+    "handover": "handovers in queue models",
+    "links": "links of pages",
 }
 """Identifiers that mostly mean something else, and what."""
 _LEFT = "load that a server can take in addition, not the headroom that it requires"

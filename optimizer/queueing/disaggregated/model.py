@@ -162,7 +162,9 @@ class DisaggregatedQueues(QueueModel):
             prefill_wait_ms=waits.mean_ms,
             transfer_ms=transfer,
             handover_ms=pools.handover.fixed_ms,
-            first_step_ms=ttft - waits.mean_ms - prefill - transfer - pools.handover.fixed_ms,
+            first_step_ms=np.where(
+                pools.seeded, 0.0, ttft - waits.mean_ms - prefill - transfer - pools.handover.fixed_ms
+            ),
             prefill_load=arrivals.rate * MS_PER_S / self.prefill_rate_rps,
             decode_load=rate / pools.decode_replicas / self.decode.largest_rate,
         )
