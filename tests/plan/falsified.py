@@ -78,6 +78,20 @@ def by_length() -> Json:
     return source
 
 
+def by_role() -> Json:
+    """Return a system with a server that has prefill and decode pools."""
+    law = {"name": "m", "acc": "A", "maxBatchSize": 64, "perfParms": LAW, "kvBytesPerToken": 131_072}
+    found = document(
+        [server("a", 900)], [accelerator("A") | {"linkBandwidth": 25}], classes=[service_class("gold")]
+    )
+    found["models"] = [law]
+    found["servers"][0] |= {"disaggregation": "required"}
+    load = {"arrivalRate": 900, "avgInTokens": 2000, "avgOutTokens": 100, "inTokensCV": 0}
+    found["servers"][0]["currentAlloc"] = {"load": load}
+    found["serviceClasses"] = [service_class("gold", itl=20, ttft=900)]
+    return found
+
+
 HEAD = {"prefixTokens": 300, "prefixHitRate": 0.8}
 LAW = {"alpha": 8, "beta": 0.02, "gamma": 5e-5}
 
@@ -212,6 +226,7 @@ SCENARIOS: dict[str, Json | System | Path] = {
     "available": available(availabilityTarget=0.999, surge=0.5),
     "shapes": shapes(),
     "lengths": by_length(),
+    "roles": by_role(),
     "routed": Path(__file__).parents[2] / "specs" / "routes.yaml",
 }
 RUNS = {"first": {"A": 2}, "last": {"A": 1}}

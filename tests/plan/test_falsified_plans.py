@@ -47,6 +47,7 @@ TEXTS: list[tuple[str, str, Any, str]] = [
         "lengthPools.a.pools.0.belowTokens is 1,000, the plan",
     ),
     ("lengths", "lengthPools.a.pools.0.shapes", ["docs"], "a: its pools by length must serve chat, docs"),
+    ("roles", "disaggregation.a.reason", "itl", "disaggregation.a.reason is 'required', the plan says 'itl'"),
     ("cached", "caches", [], "caches is a list of 1, the plan says a list of 0"),
 ]
 
