@@ -195,3 +195,13 @@ def test_simulated_pools_hold_their_targets() -> None:
     simulated = simulate(system, requests=4000)
     assert {pool.server: pool.verdict for pool in simulated.pools}.keys() == names
     assert all(pool.verdict != "missed" for pool in simulated.pools)
+
+
+def test_estimated_token_times_can_have_links() -> None:
+    """Accelerators with links are keys of estimates."""
+    source = document()
+    source["accelerators"][0] |= {"memSize": 80, "links": {"H100": 40}}
+    source["models"][0] |= {"name": "llama-3.1-8b", "perfParms": "estimate"}
+    source["serviceClasses"][0]["modelTargets"][0] |= {"model": "llama-3.1-8b", "slo-itl": 30}
+    source["servers"][0]["model"] = "llama-3.1-8b"
+    assert solve(load_system(source)).disaggregation["s"].cost_cents_per_h > 0

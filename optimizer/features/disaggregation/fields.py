@@ -32,6 +32,14 @@ class DisaggregationFields(Document):
     """
 
 
+class LinkTable(dict[str, float]):
+    """Bandwidths by accelerator type [GB/s], which can be part of a key, as accelerators are."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        """Hash the items, on which equality depends."""
+        return hash(frozenset(self.items()))
+
+
 class LinkFields(Document):
     """Links of an accelerator over which KV caches are handed over."""
 
@@ -39,7 +47,9 @@ class LinkFields(Document):
     """Bandwidth at which a replica on the accelerator sends KV caches to decode replicas [GB/s]; 0 for none.
     Default: that of the usual network of its type (docs/math.md); required for other types.
     """
-    links: dict[Name, GigabytesPerSecond] = Field({}, exclude_if=not_)
+    links: Annotated[dict[Name, GigabytesPerSecond], AfterValidator(LinkTable)] = Field(
+        default_factory=LinkTable, exclude_if=not_
+    )
     """Bandwidths to decode replicas on certain accelerator types, by type [GB/s]; 0 for no link."""
 
 
