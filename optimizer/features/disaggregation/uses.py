@@ -4,64 +4,64 @@ from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import OutputDocument, is_none
 
 Reason = Literal[
     "itl", "ttft", "capacity", "needed", "required", "limits", "cheaper", "unattainable", "unserved"
 ]
 
 
-class RolePoolUse(Document):
+class RolePoolUse(OutputDocument):
     """The prefill or the decode pool of a server."""
 
     server: str
     """Name under which the pool is planned, such as `chat (prefill)`; `allocations` has its replicas."""
     role: Literal["prefill", "decode"]
     """Role of its replicas."""
-    num_replicas: int = Field(alias="numReplicas")
+    num_replicas: int
     """Number of replicas."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""
 
 
-class TtftParts(Document):
+class TtftParts(OutputDocument):
     """Parts of the mean TTFT, which add up to it [ms]."""
 
-    prefill_wait_ms: float = Field(alias="prefillWait")
+    prefill_wait_ms: float
     """Wait before the prefill [ms]."""
-    prefill_and_transfer_ms: float = Field(alias="prefillAndTransfer")
+    prefill_and_transfer_ms: float
     """Prefill and the transfer of the KV cache after it [ms]."""
-    handover_ms: float = Field(alias="handover")
+    handover_ms: float
     """Fixed time of the handover [ms]."""
-    first_step_ms: float = Field(alias="firstStep")
+    first_step_ms: float
     """Time from the handover to the first token, with the wait for a batch slot; 0 if the prefill replica
     sends it [ms].
     """
 
 
-class SizedWay(Document):
+class SizedWay(OutputDocument):
     """One way to serve a server, each pool on its cheapest accelerator and regardless of limits."""
 
     replicas: dict[str, int]
     """Numbers of replicas by accelerator, in the order prefill and decode."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""
 
 
-class RoleUse(Document):
+class RoleUse(OutputDocument):
     """How a server is served: by prefill and decode pools, or by replicas that do both."""
 
     pools: tuple[RolePoolUse, ...] = Field((), strict=False)
     """Prefill and decode pool of the plan; empty if replicas do both."""
-    decode_share: float | None = Field(None, alias="decodeShare", exclude_if=is_none)
+    decode_share: float | None = Field(None, exclude_if=is_none)
     """Share of the TTFT target that is for the decode pool; absent without pools."""
-    ttft_parts: TtftParts | None = Field(None, alias="ttftParts", exclude_if=is_none)
+    ttft_parts: TtftParts | None = Field(None, exclude_if=is_none)
     """Parts of the mean TTFT; absent without pools."""
-    cost_cents_per_h: float = Field(alias="cost")
+    cost_cents_per_h: float
     """Cost of the replicas that serve the server [cents/h]."""
-    aggregated_alternative: SizedWay | None = Field(None, alias="aggregatedAlternative")
+    aggregated_alternative: SizedWay | None = None
     """Replicas that do both; null if they cannot meet the targets."""
-    disaggregated_alternative: SizedWay | None = Field(None, alias="disaggregatedAlternative")
+    disaggregated_alternative: SizedWay | None = None
     """Prefill and decode pools; null if no such pools meet the targets."""
     reason: Reason
     """Why the plan has pools: the target that limits replicas that do both, if pools are cheaper (`itl`,
