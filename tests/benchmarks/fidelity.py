@@ -1,10 +1,14 @@
 """How near fitted token times are to recorded sweeps: the second table of docs/fidelity.md.
 
-    python tests/benchmarks/fidelity.py --reference DIR
+    python tests/benchmarks/fidelity.py --reference DIR [--held-out]
 
 DIR holds `sweeps/llama-3.1-8b` and `sweeps/qwen2.5-14b`. Each sweep is fitted without the two highest rates
 of each shape and without the runs at full throughput; the figures are those at these runs. Beside it stands
 the law of the reference, α, β and γ fitted the same way, replayed and in its queue.
+
+With ``--held-out`` it prints instead the errors of TTFT, ITL and end-to-end latency over runs held out of the
+fit, median and 90th percentile, by two rules: the two highest rates of each shape, and each shape in turn.
+End-to-end latency is TTFT plus ITL times the number of output tokens but one, measured and predicted.
 """
 
 import argparse
@@ -137,12 +141,53 @@ def measure(name: str, benchmarks: Sequence[Benchmark], kv_tokens: int) -> None:
     print("  the reference's law, throughput run:", throughput(simple))
 
 
+def relative_errors(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[tuple[float, ...]]:
+    """Return |predicted / measured - 1| of TTFT, ITL and end-to-end latency of each run, replayed."""
+    found = []
+    for run, answer in zip(runs, predict(profile, list(runs)), strict=True):
+        predicted, tokens = (answer.ttft_ms or np.nan, answer.itl_ms or np.nan), run.answers.mean - 1
+        measured = run.measured.ttft_ms or np.nan, run.measured.itl_ms or np.nan
+        times = [(ttft, itl, ttft + tokens * itl) for ttft, itl in (predicted, measured)]
+        found.append(tuple(abs(mine / true - 1) for mine, true in zip(*times, strict=True)))
+    return found
+
+
+def in_the_form_of_others(name: str, benchmarks: Sequence[Benchmark], kv_tokens: int) -> None:
+    """Print the median and 90th percentile of the errors of held-out runs, by rule."""
+    options = FitOptions(
+        hold_out=HELD_OUT, settings=ServerSettings(kv_tokens, MAX_SEQUENCES), leave_out=False
+    )
+    profile = fit(benchmarks, options)
+    rated = [point.run() for point in profile.points if point.rate_rps is not None]
+    high = [run for run in held_out(profile) if run.rate_rps is not None and not run.is_full]
+    show(f"{name}, two highest rates", relative_errors(profile, high))
+    found = []
+    for shape in sorted({run.shape for run in rated}):
+        rest = [
+            each._replace(runs=tuple(run for run in each.runs if run.shape != shape)) for each in benchmarks
+        ]
+        other = fit([each for each in rest if each.runs], replace(options, hold_out=0))
+        mine = [run for run in rated if run.shape == shape and not run.is_full]
+        found += relative_errors(other, mine)
+    show(f"{name}, each shape in turn", found)
+
+
+def show(title: str, errors_of_runs: Sequence[Sequence[float]]) -> None:
+    """Print the median and 90th percentile of each error."""
+    rows = np.array(errors_of_runs)
+    shown = [f"{np.nanmedian(column):.1%} / {np.nanquantile(column, 0.9):.1%}" for column in rows.T]
+    print(f"{title}: TTFT {shown[0]}, ITL {shown[1]}, end to end {shown[2]} ({len(rows)} runs)", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--reference", type=Path, required=True, metavar="DIR")
-    folder = parser.parse_args().reference / "sweeps"
+    parser.add_argument("--held-out", action="store_true", help="print the errors of held-out runs by rule")
+    given = parser.parse_args()
+    folder = given.reference / "sweeps"
     for name, kv_tokens in SWEEPS.items():
-        measure(name, [recorded(path) for path in sorted((folder / name).iterdir())], kv_tokens)
+        benchmarks = [recorded(path) for path in sorted((folder / name).iterdir())]
+        (in_the_form_of_others if given.held_out else measure)(name, benchmarks, kv_tokens)
 
 
 if __name__ == "__main__":
