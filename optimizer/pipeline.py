@@ -129,7 +129,7 @@ class Solved:
         candidates = replace(self.candidates, system=self.candidates.system.with_kept(replicas))
         limits, prices = priced_limits(candidates, self.problem.table)
         problem = replace(self.problem, limits=limits, prices=prices)
-        return _verified(candidates, problem, self.solution, Timings())
+        return _verified_plan(candidates, problem, self.solution, Timings())
 
 
 def solve_in_full(
@@ -156,22 +156,22 @@ def solve_in_full(
     """
     clock = timings or Timings()
     deadline = deadline or Deadline.after(system.options.time_limit_s)
-    undivided = system.with_all_pools()
-    if undivided is not system:
-        memo, excluded = memo or SizingMemo(), with_possible(excluded, undivided)
+    with_all_pools = system.with_all_pools()
+    if with_all_pools is not system:
+        memo, excluded = memo or SizingMemo(), with_possible(excluded, with_all_pools)
     with clock.stage("candidates"):
-        candidates = find_candidates(undivided, memo, lambda: deadline.passed)
+        candidates = find_candidates(with_all_pools, memo, lambda: deadline.passed)
     with clock.stage("solve"):
         problem = build_problem(candidates, excluded)
         solution = choose(problem, backend, deadline)
         size = partial(find_candidates, memo=memo)
         modelled = candidates, problem, solution
         candidates, problem, solution = decided(system, *modelled, size, excluded)
-    solved = _verified(candidates, problem, solution, clock)
+    solved = _verified_plan(candidates, problem, solution, clock)
     return replace(solved, modelled=modelled)
 
 
-def _verified(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:
+def _verified_plan(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:
     """Build the plan of a solution and verify it.
 
     Raises:

@@ -9,7 +9,7 @@ _ANSWERS = {
     "repairs": "a repaired plan with its simulation",
     "overview": "a report",
     "simulation": "a plan with its simulation",
-    "goodput": "a simulation",
+    "goodputrps": "a simulation",
     "panels": "a figure",
     "rejections": "a list of candidates",
     "alphabybatch": "an estimate",

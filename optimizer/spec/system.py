@@ -109,7 +109,7 @@ class System:
     """
 
     spec: SystemSpec = field(compare=False, repr=False)
-    """The documents as one, with sections sorted by name; all fields up to `routes` follow from them."""
+    """The documents as one, with sections sorted by name; the fields in `COMPILED` follow from them."""
     accelerators: Mapping[str, Accelerator]
     """Accelerators by name; like all other mappings, sorted by key."""
     profiles: Mapping[tuple[str, str], ModelProfile]

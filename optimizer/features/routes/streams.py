@@ -272,12 +272,10 @@ def _server_problems(
 
 def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> Iterator[Finding]:
     """Yield an error if the two servers of a route differ in priority, because its requests have only one."""
-    priority_problems = [
-        index.servers[name].item for name in (route.small, route.large) if name in index.servers
-    ]
+    servers = [index.servers[name].item for name in (route.small, route.large) if name in index.servers]
     classes = [
         index.classes[server.service_class].item
-        for server in priority_problems
+        for server in servers
         if server.service_class in index.classes
     ]
     if len(classes) > 1 and classes[0].priority != classes[1].priority:
