@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 COUNTED = pytest.StashKey[bool]()
 """Whether a case counts the lines that it runs, if a run counts any."""
-HEAVY = {"candidates", "plan", "queueing", "simulation", "solvers", "stabilisation", "studies", "tests"}
+HEAVY = {"candidates", "queueing", "simulation", "solvers"}
 """Folders whose further cases of a test are other numbers, not other ways through the program."""
 WHOLE_SUITE = 4000
 """Tests from which on a run is one of the whole suite, which needs all code that is compiled."""

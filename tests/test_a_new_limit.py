@@ -43,7 +43,7 @@ def test_a_plan_keeps_the_limit_by_priority_and_shows_its_use(answers: dict[str,
     """A replica carries about 540 requests a minute: three replicas each, in a slot each on either."""
     assert replicas_of(answers["plan"]) == {"a": {"A": 3}, "b": {"A": 3}}
     (use,) = answers["plan"]["limits"]
-    assert use == {"limit": "rack slots", "item": "all racks", "amount": 8.0, "used": 6.0}
+    assert use == {"limit": "rack slots", "item": "all racks", "unit": "slot", "amount": 8.0, "used": 6.0}
     (item,) = answers["plan"]["unserved"]
     assert (item["server"], item["reason"]) == ("c", "capacity")
     assert item["detail"] == "3 replicas on A take 3 slots of all racks; 2 of 8 are left"

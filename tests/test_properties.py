@@ -66,7 +66,7 @@ def test_a_type_that_is_removed_is_a_type_without_units(source: Json) -> None:
     sold = {item["type"] for item in source["accelerators"]}
     kept, removed = plan_of(nothing), plan_of(without)
     assert [item for item in kept.capacity if item.type in sold] == list(removed.capacity)
-    told_apart = {"capacity": (), "unserved": (), "warnings": ()}
+    told_apart = {"capacity": (), "unserved": (), "warnings": (), "document_hash": ""}
     assert kept.model_copy(update=told_apart) == removed.model_copy(update=told_apart)
     for there, gone in zip(kept.unserved, removed.unserved, strict=True):
         assert there.model_copy(update={"detail": ""}) == gone.model_copy(update={"detail": ""})
@@ -102,7 +102,13 @@ def test_only_the_order_of_the_priorities_matters(source: Json) -> None:
         for item in copy["serviceClasses"]:
             item["priority"] = {1: 5, 2: 50, 100: 99}[item["priority"]]
 
-    assert plan_of(edited(source, spread)).allocations == plan_of(source).allocations
+    def allocated(plan: Plan) -> dict[str, list[Any]]:
+        return {
+            name: [pool.model_copy(update={"priority": 0}) for pool in pools]
+            for name, pools in plan.allocations.items()
+        }
+
+    assert allocated(plan_of(edited(source, spread))) == allocated(plan_of(source))
 
 
 @given(documents, st.sampled_from(["", "A0", "Z9"]))

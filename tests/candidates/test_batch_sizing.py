@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Json, accelerator, document, server, service_class
+from builders import Json, accelerator, document, server, service_class, without_hash
 from mixed_oracles import random_mixed_document
 from oracles import find_target, plain
 from slow_cases import mostly_slow
@@ -199,7 +199,8 @@ def test_targets_unattainable_at_any_batch_are_rejected() -> None:
 
 def test_an_idle_server_keeps_the_batch_of_its_profile() -> None:
     system = one_pair(0.0, profile={"maxBatchSize": 40}, replicas=2)
-    assert solve(system, batch_sizing="optimal") == solve(system, batch_sizing="profile")
+    chosen_batch, stated_batch = (solve(system, batch_sizing=sizing) for sizing in ("optimal", "profile"))
+    assert without_hash(chosen_batch) == without_hash(stated_batch)
 
 
 @pytest.mark.slow

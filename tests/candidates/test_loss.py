@@ -16,6 +16,7 @@ from optimizer import (
     solve,
     verify,
 )
+from optimizer.documents import SMALLEST_SHARE
 
 
 @pytest.mark.parametrize("bound", [0.0012, 0.01, 0.2])
@@ -79,7 +80,7 @@ def test_a_complete_plan_loses_at_most_the_bound(seed: int) -> None:
             assert room is not None
             lost = 1 - walk(rate, departures, room).acceptance
             assert lost <= bound * (1 + 1e-6)
-            assert pool.loss == pytest.approx(lost, rel=1e-6, abs=1e-15)
+            assert pool.loss == pytest.approx(lost, rel=1e-6, abs=SMALLEST_SHARE)
 
 
 def test_more_replicas_are_taken_where_requests_would_be_lost() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import Json
+from builders import Json, without_hash
 from role_oracles import best_bill, random_role_document
 from slow_cases import mostly_slow
 
@@ -127,7 +127,7 @@ def test_without_the_field_nothing_changes() -> None:
     source = document("never")
     plain = document(None)
     del plain["models"][0]["kvBytesPerToken"], plain["optimizer"]
-    assert solve(load_system(source)) == solve(load_system(plain))
+    assert without_hash(solve(load_system(source))) == without_hash(solve(load_system(plain)))
 
 
 LIES: tuple[dict[str, Any], ...] = (

@@ -226,7 +226,15 @@ def test_a_server_cannot_be_left_out_where_units_are_left_for_it() -> None:
 def test_a_server_that_is_served_in_full_is_not_listed() -> None:
     plan = wire(plan_of("mixed")) | {"complete": False}
     plan["unserved"] = [
-        {"server": "a", "priority": 1, "reason": "capacity", "detail": "-", "servedFraction": 1.0}
+        {
+            "server": "a",
+            "class": "gold",
+            "model": "m",
+            "priority": 1,
+            "reason": "capacity",
+            "detail": "-",
+            "servedFraction": 1.0,
+        }
     ]
     assert "a: fully served, but listed as unserved" in found_in(plan, system_of("mixed"))
 

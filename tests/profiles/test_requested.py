@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import LLAMA
+from builders import LLAMA, without_hash
 
 from optimizer import compare, explain, find_candidates, load_system, make_report, solve, verify
 from optimizer.candidates.arrays import profile_of
@@ -214,7 +214,7 @@ def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None
     path = tmp_path / "system.json"
     path.write_text(json.dumps(raw))
     by_config, by_name = solve(load_system(path)), solve(load_system(document()))
-    assert by_config == by_name
+    assert without_hash(by_config) == without_hash(by_name)
     with pytest.raises(SpecError, match="only documents in files can name a config"):
         load_system(raw)
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config | {"num_engrams": 3}))
@@ -222,7 +222,7 @@ def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None
         solve(load_system(path))
     ignoring = document({"estimate": {"config": "mine/config.json", "ignoreKeys": ["num_engrams"]}})
     path.write_text(json.dumps(ignoring))
-    assert solve(load_system(path)) == by_name
+    assert without_hash(solve(load_system(path))) == without_hash(by_name)
     with pytest.raises(SpecError, match=r"ignoreKeys: llama-3\.1-8b is a name of the catalogue"):
         solve(load_system(document({"estimate": {"ignoreKeys": ["num_engrams"]}})))
     path.write_text(json.dumps(raw))

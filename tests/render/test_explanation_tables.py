@@ -64,6 +64,7 @@ def test_a_limit_shows_its_step_in_its_unit() -> None:
     explanation = explain(two_servers())
     limit = LimitExplanation(
         limit="power",
+        unit="W",
         item="room",
         amount=30.0,
         used=10.0,

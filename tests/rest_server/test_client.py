@@ -123,7 +123,6 @@ def test_several_replicas_are_asked_about_at_once(client: Client) -> None:
     assert "itl" in impossible.message.lower()
 
 
-@pytest.mark.slow
 def test_what_is_simulated_and_repaired_is_that_of_the_library(client: Client) -> None:
     effort = EffortOptions(requests=1000, seed=4)
     request = load_system(SOURCE), SimulateOptions(requests=1000, seed=4)

@@ -113,7 +113,6 @@ def service() -> Iterator[Service]:
         yield here
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "shown"),
     mostly_slow([("/", "li a"), ("/docs", ".opblock-tag-section"), ("/redoc", "a[href*='redocly.com']")], 1),

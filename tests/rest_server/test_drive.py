@@ -85,7 +85,6 @@ def test_drive_sends_a_trace(fleet: Emulator, fleet_document: Path, tmp_path: Pa
     assert (report["input_lens"], report["output_lens"]) == ([*range(5, 17)], [3] * 12)
 
 
-@pytest.mark.slow
 def test_users_wait_for_their_answers(
     fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run
 ) -> None:
@@ -110,7 +109,6 @@ def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run)
     assert 8 < pool["itl"]["mean"]["value"] < 18
 
 
-@pytest.mark.slow
 def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
     assert "must look like" in run("drive", fleet_document, "localhost").err
     assert (

@@ -295,7 +295,6 @@ def test_stopped_emulator_leaves_no_port(fleet_document: Path) -> None:
             fleet.ask("/health", url=url)
 
 
-@pytest.mark.slow
 def test_openai_client_reads_answers_and_streams(fleet: Emulator) -> None:
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{fleet.url}/v1", api_key="none", max_retries=0)

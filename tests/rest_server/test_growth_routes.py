@@ -31,7 +31,7 @@ def test_horizons_take_factors_or_loads_by_the_hour() -> None:
         assert service.post("/v1/horizon?factors=1", json=SOURCE).status_code == 422
         (name,) = {item["name"] for item in SOURCE["servers"]}
         by_hour = service.post(f"/v1/horizon?loads={name}=50,100,200", json=SOURCE)
-        assert [hour["load"] for hour in by_hour.json()["plans"]] == [50, 100, 200]
+        assert [hour["loadRpm"] for hour in by_hour.json()["plans"]] == [50, 100, 200]
         for wrong in (
             f"{name}=50",
             "nobody=1,2",

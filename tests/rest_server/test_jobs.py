@@ -165,7 +165,6 @@ def test_failed_jobs_are_put_aside(fleet: Emulator) -> None:
     assert [text.partition(":")[0] for text in dead["wrong"]["history"]] == ["attempt 1", "attempt 2"]
 
 
-@pytest.mark.slow
 def test_job_whose_download_hangs_fails_in_time(fleet: Emulator, store: Store) -> None:
     store.delay_s = 3.0
     submit(fleet, store, ["hangs"])

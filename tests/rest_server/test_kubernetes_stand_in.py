@@ -227,7 +227,6 @@ def test_a_watch_shows_every_step_of_a_start(fleet: Emulator, client: Any) -> No
         assert watcher.errors == []
 
 
-@pytest.mark.slow
 def test_a_cut_watch_is_resumed_without_loss(fleet: Emulator, client: Any) -> None:
     with watching(fleet, client, Deployment, listed_version(client, Deployment)) as watcher:
         fleet.ask("/emulator/kubernetes", {"fault": "cut"})
@@ -237,7 +236,6 @@ def test_a_cut_watch_is_resumed_without_loss(fleet: Emulator, client: Any) -> No
         assert "without sending complete message body" in str(watcher.errors[0])
 
 
-@pytest.mark.slow
 def test_an_expired_watch_begins_anew(fleet: Emulator, client: Any) -> None:
     version = listed_version(client, Deployment)
     apply(client, Deployment, TALK, 2, force=True)
@@ -250,7 +248,6 @@ def test_an_expired_watch_begins_anew(fleet: Emulator, client: Any) -> None:
         assert (error.status.code, error.status.reason) == (410, "Expired")
 
 
-@pytest.mark.slow
 def test_a_watch_ends_after_its_time(fleet: Emulator) -> None:
     begun_s = time.monotonic()
     lines = fleet.ask(f"{DEPLOYMENTS}?watch=true&timeoutSeconds=1").text
@@ -353,7 +350,6 @@ def test_what_the_stand_in_lacks_is_said(
     assert said in found.text
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_commands_of_the_page_run(fleet: Emulator, client: Any) -> None:
     apply(client, Deployment, TALK, 1, force=True)

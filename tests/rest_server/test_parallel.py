@@ -68,7 +68,6 @@ def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Service) 
     assert [answer.text for answer in answers] == [body for bodies in alone for body in bodies]
 
 
-@pytest.mark.few(1)
 def test_a_wrong_system_among_many_spoils_no_other(stateless: Service) -> None:
     sources = different()
     for source in sources[::2]:

@@ -308,8 +308,8 @@ def wrong_pools(plan: Plan, system: System) -> list[str]:
             seen = linear_replica(document, perf, pool.max_batch, rate_rps)
             target = find_target(spec, document)
             for key, said, limit in (
-                ("itlAverage", pool.itl_ms, target["slo-itl"]),
-                ("ttftAverage", pool.ttft_ms, target["slo-ttft"]),
+                ("itlMs", pool.itl_ms, target["slo-itl"]),
+                ("ttftMs", pool.ttft_ms, target["slo-ttft"]),
             ):
                 if said != pytest.approx(seen[key], rel=1e-6, abs=1e-6):
                     wrong.append(f"{name} on {pool.accelerator}: {key} is {seen[key]}, not {said}")

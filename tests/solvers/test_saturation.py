@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, profile, server, service_class
+from builders import accelerator, profile, server, service_class, without_hash
 from builders import system as build
 from mixed_oracles import TOLERANCE, Column, Demand, demands, random_mixed_document
 from oracles import linear_replica, plain
@@ -200,7 +200,7 @@ def _wrong_figures(seen: Outcome) -> Iterator[str]:
                 continue
             rate_rps = pool.arrival_rate_rpm / 60 / pool.num_replicas
             found = linear_replica(documents[item.server], perf, pool.max_batch, rate_rps)
-            said = {"itlAverage": pool.itl_ms, "ttftAverage": pool.ttft_ms, "utilization": pool.utilization}
+            said = {"itlMs": pool.itl_ms, "ttftMs": pool.ttft_ms, "utilization": pool.utilization}
             for key, value in said.items():
                 if value != pytest.approx(found[key], rel=1e-6, abs=1e-6):
                     yield f"{item.server} on {pool.accelerator}: {key} {value}, not {found[key]}"
@@ -488,7 +488,7 @@ def test_without_delay_both_round_robins_are_the_same(solver: str, divisor: int)
         )
         for policy in ("RoundRobin", "PriorityRoundRobin")
     ]
-    assert plans[0] == plans[1]
+    assert without_hash(plans[0]) == without_hash(plans[1])
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -148,16 +148,16 @@ def test_a_trace_names_a_route(tmp_path: Path, capsys: pytest.CaptureFixture[str
     trace.write_text("time,chat\n0,1200\n3600,6000\n7200,0\n", encoding="utf-8")
     assert main(["horizon", str(SPEC), "--trace", str(trace), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [hour["load"] for hour in found["plans"]] == [1200, 6000, 0]
+    assert [hour["loadRpm"] for hour in found["plans"]] == [1200, 6000, 0]
     assert [hour["servedRpm"] for hour in found["plans"]] == [1200, 6000, 0]
     peak = next(item for item in found["policies"] if item["name"] == "one plan for the peak")
     alone = solve(load_system(SPEC))
-    assert peak["totalCostCentsPerH"] == 3 * alone.total_cost_cents_per_h
+    assert peak["totalCostCents"] == 3 * alone.total_cost_cents_per_h
     (use,), hour = alone.routes.values(), found["plans"][1]
     assert hour["costCentsPerH"] == alone.total_cost_cents_per_h
     assert hour["routes"]["chat"] == {
-        "small": pytest.approx(use.small_rpm),
-        "large": pytest.approx(use.large_rpm),
+        "smallRpm": pytest.approx(use.small_rpm),
+        "largeRpm": pytest.approx(use.large_rpm),
         "qualityLost": pytest.approx(use.quality_lost),
         "shares": [pytest.approx(kind.small_share) for kind in use.kinds],
     }

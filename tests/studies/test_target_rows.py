@@ -81,7 +81,7 @@ def test_members_of_a_queue_follow_it() -> None:
     assert [(row.server, row.is_queue) for row in rows] == [
         ("chat", True), ("premium", False), ("standard", False), ("free", False),
     ]  # fmt: skip
-    assert [row.targets[0].name for row in rows[1:]] == ["TTFT"] * 3
+    assert [[target.name for target in row.targets] for row in rows[1:]] == [["ITL", "TTFT"]] * 3
     assert (rows[0].cost_cents_per_h, rows[1].cost_cents_per_h) == (plan.total_cost_cents_per_h, None)
 
 

@@ -52,7 +52,6 @@ def has_no_barriers(journey: Journey) -> bool:
     return True
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_no_page_has_barriers_or_is_wider_than_the_screen(journey: Journey, width: int, scheme: str) -> None:
     journey.look(width, scheme)
@@ -89,7 +88,6 @@ def test_no_page_has_barriers_or_is_wider_than_the_screen(journey: Journey, widt
     journey.wait(lambda: bool(journey.all(".body--dark")) == (scheme == "light"))
 
 
-@pytest.mark.slow
 def test_the_live_fleet_is_shown_as_it_changes(journey: Journey, specs: Path) -> None:
     journey.open("/web/", ".cm-content")
     journey.tab("Live fleet")
@@ -108,7 +106,6 @@ def test_the_live_fleet_is_shown_as_it_changes(journey: Journey, specs: Path) ->
     journey.check()
 
 
-@pytest.mark.slow
 def test_a_simulation_shows_its_progress_and_percentiles(journey: Journey) -> None:
     journey.open("/web/?open=sample:small", ".fact")
     journey.wait(lambda: journey.fact("total cost"))
@@ -125,7 +122,6 @@ def test_a_simulation_shows_its_progress_and_percentiles(journey: Journey) -> No
     journey.check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_300_servers_with_long_names_do_not_jump(browser: Any, tmp_path: Path, width: int) -> None:
     names = [f"a-server-with-a-very-long-name-of-a-team-in-a-region-{i:03}" for i in range(300)]
@@ -159,7 +155,6 @@ def test_300_servers_with_long_names_do_not_jump(browser: Any, tmp_path: Path, w
         journey.leave()
 
 
-@pytest.mark.slow
 def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> None:
     name = "<img src='http://127.0.0.1:9/x.png' onerror='console.error(1)'>{{1+1}}"
     source = document(

@@ -63,7 +63,6 @@ def look(journey: Journey, width: int, height: int) -> None:
     journey.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_no_column_is_cut_and_every_tightest_target_is_visible(journey: Journey, sample: str) -> None:
     for width, height in SIZES:
@@ -82,7 +81,6 @@ def test_no_column_is_cut_and_every_tightest_target_is_visible(journey: Journey,
     journey.check()
 
 
-@pytest.mark.slow
 def test_a_plan_survives_a_silent_browser(journey: Journey) -> None:
     """A browser that is silent for 6 s, longer than NiceGUI's default, keeps its page."""
     journey.open("/?open=sample:gpus", ".fact")
@@ -93,7 +91,6 @@ def test_a_plan_survives_a_silent_browser(journey: Journey) -> None:
     journey.check()
 
 
-@pytest.mark.slow
 def test_an_error_has_its_line_and_the_last_plan_stays(journey: Journey) -> None:
     journey.open("/?open=sample:chat", ".fact")
     journey.wait(lambda: has_plan(journey))
@@ -112,7 +109,6 @@ def test_an_error_has_its_line_and_the_last_plan_stays(journey: Journey) -> None
     journey.check()
 
 
-@pytest.mark.slow
 def test_the_remedy_of_an_overload_can_be_tried(journey: Journey, tmp_path: Path) -> None:
     journey.save_into(tmp_path)
     journey.open("/?open=sample:gpus&load=2.5", ".fact")
@@ -129,7 +125,6 @@ def test_the_remedy_of_an_overload_can_be_tried(journey: Journey, tmp_path: Path
     journey.check()
 
 
-@pytest.mark.slow
 def test_results_of_studies_stack(journey: Journey) -> None:
     journey.open("/?open=sample:small", ".fact")
     journey.wait(lambda: has_plan(journey))
