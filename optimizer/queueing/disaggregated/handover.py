@@ -52,6 +52,17 @@ class Handover(RowArrays):
         last = column(1 / self.layers)
         return np.asarray(np.maximum(whole * last, whole - (1 - last) * own_ms))
 
+    def largest_rate(self, points: LengthPoints, own_ms: FloatArray, prefill_rate: FloatArray) -> FloatArray:
+        """Return the rate with full iterations or a full link [requests/ms], shape (R,) (eq. 290, 297).
+
+        Args:
+            points: points of the load.
+            own_ms: prefill time of each point [ms], shape (R, H).
+            prefill_rate: rate of a prefill replica with full iterations [requests/ms].
+        """
+        rest = points.mean(self.rest_ms(points, own_ms))
+        return np.asarray(np.minimum(prefill_rate, 1 / np.maximum(rest, 1e-300)))
+
     def link(
         self,
         points: LengthPoints,

@@ -12,20 +12,22 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.continuous.distributions import Parts
 from optimizer.queueing.continuous.latencies import Latencies
-from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
+from optimizer.queueing.continuous.model import (
+    MIN_LOAD,
+    STABILITY_MARGIN,
+    ContinuousPerformance,
+    ContinuousQueues,
+)
 from optimizer.queueing.continuous.replicas import column, row_steps
 from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows
 from optimizer.queueing.disaggregated.handover import Handover, LinkTimes
 from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
 from optimizer.queueing.disaggregated.prefill import PrefillReplicas, PromptWaits
-from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, OwnArrays, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.shapes import ShapeRows, row_sum
 from optimizer.timing.engine import EngineLaw
 from optimizer.timing.law import Law
-
-STABILITY_MARGIN = 1e-3
-MIN_LOAD = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class DisaggregatedQueues(QueueModel):
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Return whether the model computes a target measure: all means, and percentiles of latencies."""
-        return measure.percentile is None or measure.metric in LATENCIES
+        return ContinuousQueues.supports_measure(measure)
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
@@ -107,8 +109,9 @@ class DisaggregatedQueues(QueueModel):
     @property
     def prefill_rate_rps(self) -> FloatArray:
         """Largest rate of a prefill replica and its link [requests/s], shape (R,) (eq. 290, 297)."""
-        rest = self.prefill.points.mean(self._rest_ms())
-        return np.asarray(np.minimum(self.prefill.largest_rate, 1 / np.maximum(rest, 1e-300)) * MS_PER_S)
+        prefill = self.prefill
+        rate = self.pools.handover.largest_rate(prefill.points, prefill.own_ms, prefill.largest_rate)
+        return rate * MS_PER_S
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -122,9 +125,6 @@ class DisaggregatedQueues(QueueModel):
         decode = self.pools.decode_replicas * self.decode.largest_rate * MS_PER_S
         return np.asarray((1 - STABILITY_MARGIN) * np.minimum(prefill, decode))
 
-    def _rest_ms(self) -> FloatArray:
-        return self.pools.handover.rest_ms(self.prefill.points, self.prefill.own_ms)
-
     def analyze(self, rate_rps: FloatArray) -> DisaggregatedPerformance:
         """Return the metrics at arrival rates of both pools > 0, shape (R,) (eq. 291-301)."""
         pools, rate = self.pools, np.minimum(rate_rps, self.stable_rate_rps) / MS_PER_S
@@ -134,15 +134,14 @@ class DisaggregatedQueues(QueueModel):
         )
         waits = self.prefill.waits(arrivals.rate, arrivals.scv)
         service = 1 / self.prefill.largest_rate
-        points = self.prefill.points
-        link = pools.handover.link(
-            points, self._rest_ms(), arrivals.rate, waits.prompts, (service, waits.service_scv)
-        )
+        points, own = self.prefill.points, self.prefill.own_ms
+        rest, services = pools.handover.rest_ms(points, own), (service, waits.service_scv)
+        link = pools.handover.link(points, rest, arrivals.rate, waits.prompts, services)
         decode = self._decode(rate, arrivals.scv, waits, service)
         latencies = self._latencies(waits, link, decode.latencies)
         ttft, e2e = latencies.ttft_ms, latencies.e2e_ms
         transfer = points.mean(link.rest_ms) + link.wait_ms
-        prefill = points.mean(self.prefill.own_ms)
+        prefill = points.mean(own)
         means = {field.name: getattr(decode, field.name) for field in fields(ContinuousPerformance)}
         means |= {
             "offered_rps": rate_rps,

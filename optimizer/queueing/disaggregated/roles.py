@@ -23,7 +23,7 @@ from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows
 from optimizer.queueing.disaggregated.handover import Handover
 from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
 from optimizer.queueing.disaggregated.prefill import PrefillReplicas
-from optimizer.queueing.measures import LATENCIES, TargetMeasure
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, OwnArrays, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.shapes import ShapeRows
 from optimizer.timing.engine import EngineLaw
@@ -58,7 +58,7 @@ class PrefillQueues(QueueModel):
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
         """Return whether the model computes a target measure: all means, and percentiles of latencies."""
-        return measure.percentile is None or measure.metric in LATENCIES
+        return ContinuousQueues.supports_measure(measure)
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
@@ -78,8 +78,8 @@ class PrefillQueues(QueueModel):
     @property
     def largest_rate(self) -> FloatArray:
         """Rate with full iterations or a full link [requests/ms], shape (R,) (eq. 290, 297)."""
-        rest = self.prefill.points.mean(self._rest_ms())
-        return np.asarray(np.minimum(self.prefill.largest_rate, 1 / np.maximum(rest, 1e-300)))
+        prefill = self.prefill
+        return self.handover.largest_rate(prefill.points, prefill.own_ms, prefill.largest_rate)
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -90,9 +90,6 @@ class PrefillQueues(QueueModel):
     def stable_rate_rps(self) -> FloatArray:
         """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
-
-    def _rest_ms(self) -> FloatArray:
-        return self.handover.rest_ms(self.prefill.points, self.prefill.own_ms)
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
         """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 291-297)."""
@@ -122,7 +119,7 @@ class PrefillQueues(QueueModel):
         waits = self.prefill.waits(rate, self.arrival_scv)
         services = 1 / self.prefill.largest_rate, waits.service_scv
         points, own = self.prefill.points, self.prefill.own_ms
-        link = self.handover.link(points, self._rest_ms(), rate, waits.prompts, services)
+        link = self.handover.link(points, self.handover.rest_ms(points, own), rate, waits.prompts, services)
         least = own + link.rest_ms + column(self.handover.fixed_ms)
         wait, none = waits.mean_ms + link.wait_ms, np.zeros_like(rate)
         every, nothing = np.zeros_like(least), np.zeros_like(least)
