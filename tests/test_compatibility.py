@@ -1,4 +1,4 @@
-"""What docs/compatibility.md promises: what was promised once is still there."""
+"""Everything that docs/compatibility.md has promised once is still there."""
 
 import json
 

@@ -28,3 +28,8 @@ class Server(ServerFeatureFields, ServerFields):
     def with_load(self, load: Load) -> Self:
         """Return a copy of the server with another load."""
         return self.model_copy(update={"current": self.current.model_copy(update={"load": load})})
+
+    def kept_without_load(self) -> Self:
+        """Return a copy of the server that only has the replicas that run now."""
+        load = self.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
+        return self.with_load(load).model_copy(update={"min_num_replicas": 0})

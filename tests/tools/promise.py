@@ -1,4 +1,4 @@
-"""What a release promises to keep: ``python tests/tools/promise.py`` writes ``tests/data/promise.json``.
+"""List what a release promises to keep: ``python tests/tools/promise.py`` writes ``tests/data/promise.json``.
 
 The file lists the keys of documents and plans with their paths, routes, exit codes and public names.
 Run it when something is added; what a release has promised may only vanish with a new major version.

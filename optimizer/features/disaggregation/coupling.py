@@ -4,12 +4,12 @@ Every possible pool is an ordinary server. Equation numbers refer to ``docs/math
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
+from optimizer.arrays import BoolArray, IntArray, grouped
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.features.disaggregation.streams import (
     Choice,
@@ -17,12 +17,10 @@ from optimizer.features.disaggregation.streams import (
     receivers,
     wholes_with_roles,
 )
-from optimizer.milp.model import COVER_SCALE, ModelRows
+from optimizer.milp.model import ModelRows
 from optimizer.spec.system import System
-from optimizer.tolerances import COVER
-from optimizer.topologies.topology import Label, ModelColumns, ServerTopology, Variables
-
-ENDLESS = np.inf
+from optimizer.topologies.possible_pools import ENDLESS, PoolTopology, empty_or_used
+from optimizer.topologies.topology import Label, ModelColumns, Variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +51,13 @@ class PossibleRoles:
 
 
 @dataclass(frozen=True)
-class RoleChoices(ServerTopology):
+class RoleChoices(PoolTopology[PossibleRoles]):
     """All servers with load whose pools by role are not yet chosen, as a topology of solvers."""
 
     place: ClassVar[str] = "disaggregation"
     name: ClassVar[str] = "prefill and decode pools"
     advice: ClassVar[str] = "list fewer accelerators for each server"
     shortage: ClassVar[str] = "too few cards for a prefill and a decode pool, which it requires"
-    choices: tuple[PossibleRoles, ...]
-    load_rps: FloatArray
-    """Load of each server, shape (S,)."""
-    served_by_rows: BoolArray
-    """Mask of all possible pools and their servers, shape (S,)."""
-    idle: BoolArray
-    """Mask of the possible pools, shape (S,)."""
 
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:
@@ -86,30 +77,7 @@ class RoleChoices(ServerTopology):
         choices = tuple(
             _choice(candidates.system, index[name], mine) for name, mine in pools.items() if name in index
         )
-        if not choices:
-            return None
-        load_rps, (served_by_rows, idle) = np.zeros(servers), np.zeros((2, servers), np.bool_)
-        load_rps[: len(candidates.arrays.servers.load_rps)] = candidates.arrays.servers.load_rps
-        served_by_rows[[s for each in choices for s in each.servers]] = True
-        idle[[s for each in choices for s in each.pools]] = True
-        return cls(choices, load_rps, served_by_rows, idle)
-
-    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "RoleChoices":  # noqa: ARG002
-        """Return the topology for some candidates; `servers`, if given, masks the servers to keep."""
-        kept = (each for each in self.choices if servers is None or servers[list(each.servers)].any())
-        return replace(self, choices=tuple(kept))
-
-    def together(self, chosen: BoolArray) -> BoolArray:
-        """Return the mask `chosen` with every possible pool of each server set as the server itself."""
-        together = chosen.copy()
-        for each in self.choices:
-            together[list(each.servers)] = chosen[each.whole]
-        return together
-
-    def groups(self) -> Iterator[Sequence[int]]:
-        """Yield the indices of the possible pools of each server."""
-        for each in self.choices:
-            yield each.servers
+        return cls.of_choices(choices, candidates, servers)
 
     def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
         """Return keys by which candidates on different accelerators never dominate, if a link is missing."""
@@ -122,10 +90,7 @@ class RoleChoices(ServerTopology):
         self, table: CandidateTable, replicas: IntArray
     ) -> Iterator[tuple[PossibleRoles, tuple[int, ...]]]:
         """Yield each server with the planned servers of a solution that together serve it, or with none."""
-        count = len(self.load_rps)
-        rate = np.bincount(table.server, replicas * table.max_rate_rps, count)
-        cost = np.bincount(table.server, replicas * table.cost_per_replica, count)
-        serves = rate >= self.load_rps * (1 - 2 * COVER)
+        serves, cost = self.carried(table, replicas)
         for each in self.choices:
             ways = [() if each.required else (each.whole,), *each.pairs]
             able = [
@@ -152,20 +117,6 @@ class RoleChoices(ServerTopology):
             for each, way in self.chosen(table, replicas)
         }
 
-    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:  # noqa: ARG002
-        """Return the solution with only the replicas of chosen pools."""
-        result = replicas.copy()
-        for each, way in self.chosen(table, replicas):
-            result[np.isin(table.server, [s for s in each.servers if s not in way])] = 0
-        return result
-
-    def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
-        """Return the mask `has` of served servers; a server is served by itself or by two pools."""
-        served = has.copy()
-        for each, way in self.chosen(table, replicas):
-            served[each.whole] = bool(way)
-        return served
-
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and constraints of the servers with columns (eq. 303-306).
 
@@ -183,36 +134,13 @@ class RoleChoices(ServerTopology):
         for each in choices:
             unused = {s: empty.get(s, columns.unserved(s)) for s in each.servers}
             for s in each.servers:
-                self._add_load(rows, table, columns, np.flatnonzero(server == s), unused[s])
+                self.add_load(rows, table, columns, s, unused[s])
             _add_choice(rows, each, unused, columns.unserved(each.whole))
             for pair in each.pairs:
                 _add_links(rows, each, table.accelerator[columns.rows], server, pair, z_of)
         columns.add_single(rows, one_of, z, server)
         wholes = np.array([each.whole for each in choices], np.int64)
-
-        def point(replicas: IntArray) -> FloatArray:
-            none = [not replicas[table.server == whole].any() for whole in wholes]
-            return np.concatenate([none, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
-
-        block = Variables(
-            upper=np.ones(len(choices) + len(one_of)),
-            point=point,
-            labels=lambda: _labels(choices, one_of, server),
-            changes=np.append(columns.on_leaving[wholes], np.zeros(len(one_of))),
-        )
-        return block, rows
-
-    def _add_load(
-        self, rows: ModelRows, table: CandidateTable, columns: ModelColumns, mine: IntArray, unused: int
-    ) -> None:
-        """Add the rows by which a possible pool carries its load, or has no replicas (eq. 305)."""
-        candidates = columns.rows[mine]
-        each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
-        share = np.minimum(each / table.load_rps[candidates], 1.0)
-        least = COVER_SCALE * (1 - COVER)
-        rows.add_one(least, ENDLESS, (mine, COVER_SCALE * share), ([unused], [COVER_SCALE]))
-        most = float(columns.most[mine].sum())
-        rows.add_one(-ENDLESS, most, (mine, np.ones(len(mine))), ([unused], [most]))
+        return empty_or_used(table, columns, wholes, one_of, lambda: _labels(choices, one_of, server)), rows
 
 
 def _choice(system: System, whole: int, pools: Sequence[tuple[int, RolePool]]) -> PossibleRoles:

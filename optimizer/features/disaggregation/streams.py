@@ -95,7 +95,7 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
         if len(mine) < len(ROLES):
             pools[name] = wholes[name]
         elif wholes[name].current.is_running:
-            pools[name] = _without_load(wholes[name])
+            pools[name] = wholes[name].kept_without_load()
     others = {
         name: one
         for name, one in servers.items()
@@ -109,12 +109,6 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
 def name_in_plans(server: Server) -> str:
     """Return the name of a planned server in plans, which does not depend on the share of the TTFT target."""
     return f"{server.whole.name} ({server.role})" if isinstance(server, RolePool) else server.name
-
-
-def _without_load(server: Server) -> Server:
-    """Return a server that only has replicas that run now."""
-    load = server.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
-    return server.with_load(load).model_copy(update={"min_num_replicas": 0})
 
 
 def owner_of_role(server: Server) -> str:

@@ -2,14 +2,11 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
-from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import sorted_by_key
-from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates import Candidates
 from optimizer.candidates.class_rows import ServerRows
 from optimizer.candidates.pairs import Pairs
 from optimizer.features.disaggregation.coupling import PossibleRoles, RoleChoices
@@ -27,6 +24,7 @@ from optimizer.schema import Server
 from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
+from optimizer.topologies.possible_pools import candidates_of_all_pools
 
 BINDING = 0.99
 """Ratio of a metric to its limit at the largest rate from which the target limits the rate."""
@@ -63,10 +61,7 @@ def role_uses(
     wholes = wholes_with_roles(system.servers)
     if not wholes:
         return {}
-    sized = None if candidates is None else candidates.undivided
-    if sized is None:
-        servers = sorted_by_key(wholes)
-        sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})).with_all_pools())
+    sized = candidates_of_all_pools(system, wholes, candidates)
     topology = RoleChoices.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
     fixed_ms = handover_of(system.options).fixed_ms

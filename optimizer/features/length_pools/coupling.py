@@ -4,7 +4,7 @@ Every possible pool is an ordinary server. Equation numbers refer to ``docs/math
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,12 +12,10 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.features.length_pools.streams import Division, LengthPool, shape_names, wholes_of
-from optimizer.milp.model import COVER_SCALE, ModelRows
+from optimizer.milp.model import ModelRows
 from optimizer.spec.system import System
-from optimizer.tolerances import COVER
-from optimizer.topologies.topology import Label, ModelColumns, ServerTopology, Variables
-
-ENDLESS = np.inf
+from optimizer.topologies.possible_pools import PoolTopology, empty_or_used
+from optimizer.topologies.topology import Label, ModelColumns, Variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +52,13 @@ class PossiblePools:
 
 
 @dataclass(frozen=True)
-class LengthPools(ServerTopology):
+class LengthPools(PoolTopology[PossiblePools]):
     """All servers with load whose pools by length are not yet chosen, as a topology of solvers."""
 
     place: ClassVar[str] = "poolsByLength"
     name: ClassVar[str] = "pools by length"
     advice: ClassVar[str] = "list fewer accelerators for each server, or join shapes"
     shortage: ClassVar[str] = "too few cards for two pools by length, which it requires"
-    choices: tuple[PossiblePools, ...]
-    load_rps: FloatArray
-    """Load of each server, shape (S,)."""
-    served_by_rows: BoolArray
-    """Mask of all possible pools, shape (S,)."""
-    idle: BoolArray
-    """Mask of the possible pools with only some of the shapes, shape (S,)."""
 
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:
@@ -88,40 +79,14 @@ class LengthPools(ServerTopology):
             for name, mine in pools.items()
             if len(mine) > 1 and any(pool.is_whole for _, pool in mine)
         )
-        if not choices:
-            return None
-        load_rps, (served_by_rows, idle) = np.zeros(servers), np.zeros((2, servers), np.bool_)
-        load_rps[: len(candidates.arrays.servers.load_rps)] = candidates.arrays.servers.load_rps
-        served_by_rows[[s for each in choices for s in each.servers]] = True
-        idle[served_by_rows] = True
-        idle[[each.whole for each in choices]] = False
-        return cls(choices, load_rps, served_by_rows, idle)
-
-    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "LengthPools":  # noqa: ARG002
-        """Return the topology for some candidates; `servers`, if given, masks the servers to keep."""
-        kept = (each for each in self.choices if servers is None or servers[list(each.servers)].any())
-        return replace(self, choices=tuple(kept))
-
-    def together(self, chosen: BoolArray) -> BoolArray:
-        """Return the mask `chosen` with every possible pool of each server set as the server itself."""
-        together = chosen.copy()
-        for each in self.choices:
-            together[list(each.servers)] = chosen[each.whole]
-        return together
-
-    def groups(self) -> Iterator[Sequence[int]]:
-        """Yield the indices of the possible pools of each server."""
-        for each in self.choices:
-            yield each.servers
+        return cls.of_choices(choices, candidates, servers)
 
     def chosen(self, table: CandidateTable, replicas: IntArray) -> Iterator[tuple[PossiblePools, list[int]]]:
         """Yield each server with the pools of a solution that together serve all its shapes, or with none."""
-        count = len(self.load_rps)
-        rate = np.bincount(table.server, replicas * table.max_rate_rps, count)
-        cost = np.bincount(table.server, replicas * table.cost_per_replica, count)
-        cost[rate < self.load_rps * (1 - 2 * COVER)] = np.inf
+        serves, cost = self.carried(table, replicas)
+        cost[~serves] = np.inf
         for each in self.choices:
-            limited = cost.astype(np.float64)
+            limited = cost.copy()
             limited[each.whole] = np.inf if each.required else limited[each.whole]
             yield each, each.cheapest_path(limited)
 
@@ -134,20 +99,6 @@ class LengthPools(ServerTopology):
             each.name: tuple(shape_names(servers[names[s]]) for s in path or [each.whole])
             for each, path in self.chosen(table, replicas)
         }
-
-    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:  # noqa: ARG002
-        """Return the solution with only the replicas of chosen pools."""
-        result = replicas.copy()
-        for each, path in self.chosen(table, replicas):
-            result[np.isin(table.server, [s for s in each.servers if s not in path])] = 0
-        return result
-
-    def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
-        """Return the mask `has` of served servers; a server is served if pools serve all its shapes."""
-        served = has.copy()
-        for each, path in self.chosen(table, replicas):
-            served[each.whole] = bool(path)
-        return served
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and constraints of the servers with columns (eq. 284-286).
@@ -164,37 +115,14 @@ class LengthPools(ServerTopology):
         for each in choices:
             unused = {s: empty.get(s, columns.unserved(s)) for s in each.servers}
             for s in each.servers:
-                self._add_load(rows, table, columns, np.flatnonzero(server == s), unused[s])
+                self.add_load(rows, table, columns, s, unused[s])
             _add_path(rows, each, unused, columns.unserved(each.whole))
             if each.required:
                 rows.add_one(1.0, 1.0, ([unused[each.whole]], [1.0]))
         z = columns.first + len(choices) + np.arange(len(one_of))
         columns.add_single(rows, one_of, z, server)
         wholes = np.array([each.whole for each in choices], np.int64)
-
-        def point(replicas: IntArray) -> FloatArray:
-            none = [not replicas[table.server == whole].any() for whole in wholes]
-            return np.concatenate([none, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
-
-        block = Variables(
-            upper=np.ones(len(choices) + len(one_of)),
-            point=point,
-            labels=lambda: _labels(choices, one_of, server),
-            changes=np.append(columns.on_leaving[wholes], np.zeros(len(one_of))),
-        )
-        return block, rows
-
-    def _add_load(
-        self, rows: ModelRows, table: CandidateTable, columns: ModelColumns, mine: IntArray, unused: int
-    ) -> None:
-        """Add the rows by which a possible pool carries its load, or has no replicas (eq. 286)."""
-        candidates = columns.rows[mine]
-        each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
-        share = np.minimum(each / table.load_rps[candidates], 1.0)
-        least = COVER_SCALE * (1 - COVER)
-        rows.add_one(least, ENDLESS, (mine, COVER_SCALE * share), ([unused], [COVER_SCALE]))
-        most = float(columns.most[mine].sum())
-        rows.add_one(-ENDLESS, most, (mine, np.ones(len(mine))), ([unused], [most]))
+        return empty_or_used(table, columns, wholes, one_of, lambda: _labels(choices, one_of, server)), rows
 
 
 def _choice(name: str, pools: Sequence[tuple[int, LengthPool]]) -> PossiblePools:

@@ -114,7 +114,7 @@ def with_pools(servers: Mapping[str, Server], divisions: Mapping[str, Division])
             if shape_names(pool) in division:
                 pools[pool.name] = pool
             elif pool.current.is_running:
-                pools[pool.name] = _without_load(pool)
+                pools[pool.name] = pool.kept_without_load()
     others = {name: one for name, one in servers.items() if owner_of_pool(one) not in wanted}
     result = {**others, **pools}
     same = result.keys() == servers.keys() and all(result[name] == servers[name] for name in pools)
@@ -185,11 +185,6 @@ def _current(server: Server, shapes: Sequence[RequestShape]) -> AllocationData:
 
 
 _STATED = {"arrival_rate_rpm", "arrival_cv"}
-
-
-def _without_load(pool: LengthPool) -> LengthPool:
-    load = pool.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
-    return pool.with_load(load).model_copy(update={"min_num_replicas": 0})
 
 
 def target_of_pool(target: ModelTarget, pool: LengthPool) -> ModelTarget:

@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
-from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import grouped, sorted_by_key
-from optimizer.candidates import Candidates, find_candidates
+from optimizer.arrays import grouped
+from optimizer.candidates import Candidates
 from optimizer.features.length_pools.coupling import LengthPools, PossiblePools
 from optimizer.features.length_pools.streams import (
     LengthPool,
@@ -25,6 +23,7 @@ from optimizer.schema import Server
 from optimizer.schema.pools import Pool
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
+from optimizer.topologies.possible_pools import candidates_of_all_pools
 
 
 def length_pool_names(plan: Plan, system: System) -> Iterator[str]:
@@ -61,10 +60,7 @@ def length_uses(
     wholes = wholes_of(system.servers)
     if not wholes:
         return {}
-    sized = None if candidates is None else candidates.undivided
-    if sized is None:
-        servers = sorted_by_key(wholes)
-        sized = find_candidates(replace(system, servers=servers, kept=MappingProxyType({})).with_all_pools())
+    sized = candidates_of_all_pools(system, wholes, candidates)
     topology = LengthPools.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
     parts = grouped(

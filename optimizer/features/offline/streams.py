@@ -54,14 +54,8 @@ def without_past_deadlines(servers: Iterable[Server], elapsed_h: float) -> Itera
 
 
 def _done(server: Server, work: OfflineWork) -> Server:
-    load = server.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
-    return server.model_copy(
-        update={
-            "deadline": work.model_copy(update={"requests": 0.0}),
-            "current": server.current.model_copy(update={"load": load}),
-            "min_num_replicas": 0,
-        }
-    )
+    done = work.model_copy(update={"requests": 0.0})
+    return server.kept_without_load().model_copy(update={"deadline": done})
 
 
 def offline_faults(server: Document) -> Iterator[tuple[Location, str]]:
