@@ -43,9 +43,9 @@ def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
         np.fmax.at(best, pair, rate)
         # The first batch within the slack is the smallest, because the batches of a pair ascend.
         close = np.flatnonzero(rate >= (1 - BATCH_SLACK) * best[pair])
-        found, first = np.unique(pair[close], return_index=True)
-        max_batch[rows[found]] = batch[close[first]]
-        best_rate[rows[found]] = best[found]
+        pairs_close, first = np.unique(pair[close], return_index=True)
+        max_batch[rows[pairs_close]] = batch[close[first]]
+        best_rate[rows[pairs_close]] = best[pairs_close]
     return replace(
         pairs,
         max_batch=max_batch,

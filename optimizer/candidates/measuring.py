@@ -91,7 +91,7 @@ CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
 
 def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> ReplicaMetrics:
     """Return the performance of one replica of each of R pairs at its arrival rate > 0 [requests/s]."""
-    found = [np.zeros(len(rate_rps)) for _ in fields(Performance)]
+    metrics = [np.zeros(len(rate_rps)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(rate_rps)))
     shaped: dict[int, ShapedReplica] = {}
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(rate_rps), np.nan))
@@ -112,11 +112,11 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
         performance = mine.mean(of_rows)
         for name, figures in performance.own.items():
             own[name][rows] = figures
-        for array, field in zip(found, fields(Performance), strict=True):
+        for array, field in zip(metrics, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
             if field.name in CLIENT_TIMES:
                 array[rows] += arrays.servers.delay_ms[some.server, some.accelerator]
-    return ReplicaMetrics(Performance(*found), measured, own, shaped)
+    return ReplicaMetrics(Performance(*metrics), measured, own, shaped)
 
 
 @dataclass(frozen=True, slots=True)

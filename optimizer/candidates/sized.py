@@ -91,13 +91,13 @@ def _sized(
     needed = np.maximum(np.maximum(needed, servers.min_replicas[pairs.server]), 1.0)
     # Batch servers can miss targets below a rate, because requests then wait for a full batch.
     in_window = ~(load / needed < lowest * (1 - ROUNDING))
-    found, holds = _settled(rows, load, needed, attainable & in_window)
-    _reject_missed(verdicts, pairs, rows, sized.sizing.least, found, attainable, ~holds & in_window)
+    reached, holds = _settled(rows, load, needed, attainable & in_window)
+    _reject_missed(verdicts, pairs, rows, sized.sizing.least, reached, attainable, ~holds & in_window)
     rate_rpm, lowest_rpm = load / needed * SECONDS_PER_MINUTE, lowest * SECONDS_PER_MINUTE
     at, limit = (pairs.server, pairs.accelerator), servers.max_replicas[pairs.server]
     verdicts.reject(*at, RejectionReason.window, rate_rpm, lowest_rpm, where=attainable & ~in_window)
     verdicts.reject(*at, RejectionReason.replica_limit, needed, limit, where=holds & (needed > limit))
-    performance = rows.mean(found)
+    performance = rows.mean(reached)
     table = candidate_rows(
         arrays,
         pairs,

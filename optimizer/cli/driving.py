@@ -88,7 +88,7 @@ def _drive(arguments: argparse.Namespace) -> None:
         driven = drive(arguments.url, loads, fleet.speed)
         cost = cost_of_client(driven, _cpu_s() - before_s)
     measured, answers = [*measured_runs(driven, runs, fleet)], [*answers_of(driven, plan)]
-    found = measurement(measured, sum(len(load.requests) for load in loads), course, options.seed)
+    measured_load = measurement(measured, sum(len(load.requests) for load in loads), course, options.seed)
     if options.report is not None:
         _write_reports(driven, options.report)
     if options.output is not None and picture is not None:
@@ -97,8 +97,11 @@ def _drive(arguments: argparse.Namespace) -> None:
         write_bytes(draw(figure_of(measured, cost), picture), options.output)
     show_answer(
         arguments,
-        lambda: {**found.model_dump(mode="json", by_alias=True), "answers": [asdict(one) for one in answers]},
-        lambda: sections_of(found, answers, cost),
+        lambda: {
+            **measured_load.model_dump(mode="json", by_alias=True),
+            "answers": [asdict(one) for one in answers],
+        },
+        lambda: sections_of(measured_load, answers, cost),
     )
 
 

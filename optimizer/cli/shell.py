@@ -30,9 +30,11 @@ def _add_samples(parser: argparse.ArgumentParser) -> None:
 
 
 def _samples(arguments: argparse.Namespace) -> None:
-    found = samples()
-    width = max(map(len, found)) + len(PREFIX)
-    for name, path in sorted(found.items(), key=lambda item: [*DESCRIPTIONS, *found].index(item[0])):
+    samples_by_name = samples()
+    width = max(map(len, samples_by_name)) + len(PREFIX)
+    for name, path in sorted(
+        samples_by_name.items(), key=lambda item: [*DESCRIPTIONS, *samples_by_name].index(item[0])
+    ):
         if arguments.folder is None:
             print(f"{PREFIX + name:<{width}}  {DESCRIPTIONS.get(name, '')}".rstrip())
         else:

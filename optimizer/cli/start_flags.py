@@ -175,8 +175,8 @@ def offers_of(arguments: argparse.Namespace) -> tuple[list[Offer], tuple[str, ..
         SpecError: a name, a count or a price is wrong, or a price is missing.
     """
     lists = _price_lists(arguments)
-    listed = [offer for found in lists for offer in found.offers]
-    notes = tuple(dict.fromkeys(text for found in lists for text in found.notes))
+    listed = [offer for price_list in lists for offer in price_list.offers]
+    notes = tuple(dict.fromkeys(text for price_list in lists for text in price_list.notes))
     offers: list[Offer] = []
     for text in arguments.accelerator or ():
         try:

@@ -119,7 +119,7 @@ class FitProblem:
         figures = iter(simulate_all(singles, [law])[0])
         runs = [[next(figures) for _ in one.draws] for one in many]
         spread = [
-            np.log([max(getattr(found, name), NEVER_MS) for found in runs[i]]).var()
+            np.log([max(getattr(run, name), NEVER_MS) for run in runs[i]]).var()
             * (1 + 1 / len(self.replays[i].draws))
             for i, name in zip(self.rows.run, self.rows.name, strict=True)
         ]
@@ -157,8 +157,8 @@ def simulate_all(
     """Simulate every run with each of several latency models, in parallel threads; return the metrics."""
     tasks = [(law, run) for law in range(len(laws)) for run in range(len(replays))]
     tasks.sort(key=lambda task: -len(replays[task[1]]))  # longest runs first
-    found = dict(in_threads(lambda task: (task, replays[task[1]].simulate(laws[task[0]])), tasks))
-    return [[found[law, run] for run in range(len(replays))] for law in range(len(laws))]
+    results = dict(in_threads(lambda task: (task, replays[task[1]].simulate(laws[task[0]])), tasks))
+    return [[results[law, run] for run in range(len(replays))] for law in range(len(laws))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def most_probable(
         tried.append((*probable, zero))
     if not tried:
         raise FitError("no start values give positive times; check that the measured times are in ms")
-    best, _, zero = min(tried, key=lambda found: found[1])
+    best, _, zero = min(tried, key=lambda chosen: chosen[1])
     problem = problem.with_noise_of_draws(prior.law(best))
     best, _ = _search(problem, prior, best, MAX_JACOBIANS, zero)
     progress("terms that may be 0")
@@ -347,6 +347,6 @@ class _Differences:
         rows = self._problem.rows
         logs = self._problem.logs([self._prior.law(point) for point in points])
         return [
-            np.append((found - rows.log_measured) / rows.noise, point)
-            for found, point in zip(logs, points, strict=True)
+            np.append((log_times - rows.log_measured) / rows.noise, point)
+            for log_times, point in zip(logs, points, strict=True)
         ]

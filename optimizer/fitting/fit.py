@@ -73,30 +73,30 @@ def fit(
     cards = options.key.cards or cards_of(benchmarks)
     prior = prior_of(model, options.key, cards, kept, options.terms)
     problem = FitProblem.of(kept, limits := options.settings.limits())
-    found, problem = most_probable(problem, prior, starts(prior, kept), progress)
+    best, problem = most_probable(problem, prior, starts(prior, kept), progress)
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
-    replayed = list(zip((*kept, *held_out), simulate_all(replays, [found.law])[0], strict=True))
-    warnings = [*repeated, *told, *cost_of_assumed_lengths(found, problem, kept), *words_of(found, kept)]
+    replayed = list(zip((*kept, *held_out), simulate_all(replays, [best.law])[0], strict=True))
+    warnings = [*repeated, *told, *cost_of_assumed_lengths(best, problem, kept), *words_of(best, kept)]
     warnings += [*shape_warnings(kept), *options.settings.notes()]
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     warnings += _unusable_notes(len(runs) - len(usable))
     accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
-    broken = below_bounds(found, model, options.key, cards, accepted)
+    broken = below_bounds(best, model, options.key, cards, accepted)
     report = FitReport(
-        intervals=_intervals(found),
-        fitted_terms=tuple(BY_NAME[name].key for name in shown_by_runs(found)),
+        intervals=_intervals(best),
+        fitted_terms=tuple(BY_NAME[name].key for name in shown_by_runs(best)),
         prior=prior.source,
         errors=errors_of(replayed[: len(kept)]),
         **_errors_of_held_out(replayed[len(kept) :]),
-        left_out=_left_out(problem, found, kept, progress) if options.leave_out else {},
-        spoiled_by=spoiling_run(found, problem, kept),
+        left_out=_left_out(problem, best, kept, progress) if options.leave_out else {},
+        spoiled_by=spoiling_run(best, problem, kept),
         warnings=tuple(dict.fromkeys([*broken, *crowded, *warnings])),
     )
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
         acc_count=cards,
-        iteration=_perf_parms(found.law),
+        iteration=_perf_parms(best.law),
         **options.settings.profile_fields(),
         provenance=_provenance(benchmarks, options.key.weights, engine, kept, report.errors),
         fit=report,

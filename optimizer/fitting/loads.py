@@ -222,7 +222,7 @@ def _busy_shares(
     active = _with_users(run, users)
     replay = BenchmarkReplay.of(active, Limits(UNLIMITED, UNLIMITED), requests, most_draws)
     each = [replace(replay, draws=(draw,)).simulate(times, detailed=True) for draw in replay.draws]
-    return np.array([found.in_flight for found in each]) / (active.max_in_flight or 1)
+    return np.array([load.in_flight for load in each]) / (active.max_in_flight or 1)
 
 
 def _with_users(run: BenchmarkRun, users: float) -> BenchmarkRun:

@@ -74,11 +74,11 @@ class Prior:
 
     def values(self, x: FloatArray) -> FloatArray:
         """Return the parameters at a point, shape (P,)."""
-        found: dict[str, float] = {}
+        by_term: dict[str, float] = {}
         for name, term, at in zip(self.names, self.terms, x, strict=True):
             own = term.centre * np.exp(term.spread * at) if term.lognormal else term.centre + term.spread * at
-            found[name] = max(float(own), 0.0) * (1.0 if term.of is None else found[term.of])
-        return np.array(list(found.values()))
+            by_term[name] = max(float(own), 0.0) * (1.0 if term.of is None else by_term[term.of])
+        return np.array(list(by_term.values()))
 
     def point(self, values: Mapping[str, float]) -> FloatArray:
         """Return the point at which some parameters have given values; others are at their centre."""
@@ -159,8 +159,8 @@ def starts(prior: Prior, runs: Sequence[BenchmarkRun]) -> list[tuple[FloatArray,
         {ALPHA: itl_ms, "client_offset_ms": ttft_ms / 2},
     )
     none, client = np.zeros(len(prior.names), dtype=np.bool_), prior.of_client
-    found = [(prior.point(values), none) for values in near]
-    return [*found, (prior.point(near[1]), client)] if client.any() else found
+    points = [(prior.point(values), none) for values in near]
+    return [*points, (prior.point(near[1]), client)] if client.any() else points
 
 
 def iterations_of(

@@ -81,7 +81,7 @@ class RequestError(SpecError):
 
     def said(self, name_of: Callable[[str], str]) -> str:
         """Return the message, with the names of fields converted by `name_of`."""
-        problem = re.sub(r"{(\w+)}", lambda found: name_of(found[1]), self.problem)
+        problem = re.sub(r"{(\w+)}", lambda match: name_of(match[1]), self.problem)
         return f"{name_of(self.field)}: {problem}"
 
 

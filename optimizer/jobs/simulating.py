@@ -149,14 +149,14 @@ def _simulate_or_repair(
     return repair_plan(system, options, progress)
 
 
-def _sections(found: Simulation | RepairedPlan) -> list[Section]:
-    if isinstance(found, Simulation):
-        return simulation_sections(found)
-    return [*simulation_sections(found.simulation), *simulated_repair_sections(found)]
+def _sections(result: Simulation | RepairedPlan) -> list[Section]:
+    if isinstance(result, Simulation):
+        return simulation_sections(result)
+    return [*simulation_sections(result.simulation), *simulated_repair_sections(result)]
 
 
-def _csv(found: Simulation | RepairedPlan) -> str:
-    return simulation_csv(found if isinstance(found, Simulation) else found.simulation)
+def _csv(result: Simulation | RepairedPlan) -> str:
+    return simulation_csv(result if isinstance(result, Simulation) else result.simulation)
 
 
 STUDY = Study(

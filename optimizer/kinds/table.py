@@ -103,8 +103,8 @@ def shown_in(table: TableName, kinds: Iterable[Kind]) -> list[Shown]:
 
     Metrics common to several kinds are last.
     """
-    found: dict[str, Shown] = {}
+    by_metric: dict[str, Shown] = {}
     for kind in kinds:
         for metric, shown in kind.shown(table).items():
-            found[metric] = found.pop(metric, shown)
-    return list(found.values())
+            by_metric[metric] = by_metric.pop(metric, shown)
+    return list(by_metric.values())

@@ -61,32 +61,32 @@ NO_SHARED_CARD = "capacity", "no card is left for it, neither a shared one nor o
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 
-def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: bool = False) -> tuple[str, str]:
+def shortage_reason(need: Need, stock: Stock, *, for_least: bool, excluded: bool = False) -> tuple[str, str]:
     """Return reason code and detail for a server that has candidates.
 
     Args:
-        found: need of the candidate that lacks least.
+        need: need of the candidate that lacks least.
         stock: facts of the system for limits.
         for_least: whether the replicas are needed for the server's minimum instead of its load.
         excluded: whether the server was excluded because it runs and cannot be moved without stopping.
     """
-    limit = found.limit.in_currency(stock.currency)
-    verb = "takes" if found.num_replicas == 1 else "take"
+    limit = need.limit.in_currency(stock.currency)
+    verb = "takes" if need.num_replicas == 1 else "take"
     text = (
-        f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{MINIMUM * for_least} {verb} "
-        f"{limit.amount_text(found.item, found.needed)}; "
+        f"{counted(need.num_replicas, 'replica')} on {need.accelerator}{MINIMUM * for_least} {verb} "
+        f"{limit.amount_text(need.item, need.needed)}; "
     )
-    left = f"{limit.number(found.left)} {be(found.left)} left"
-    if found.missing <= 0 and excluded:
+    left = f"{limit.number(need.left)} {be(need.left)} left"
+    if need.missing <= 0 and excluded:
         return "blocked", f"{text}{left}, but it cannot be moved there without stopping"
-    if found.missing <= 0:
-        them = "it" if found.left == 1 else "them"
+    if need.missing <= 0:
+        them = "it" if need.left == 1 else "them"
         return "solver_stopped", f"{text}{left}, but the solver stopped before it used {them}"
-    why = limit.why_none(found.item, stock)
-    amount = limit.number(found.amount)
-    of_all = f"{limit.number(found.left)} of {amount} {be(found.left)} left"
+    why = limit.why_none(need.item, stock)
+    amount = limit.number(need.amount)
+    of_all = f"{limit.number(need.left)} of {amount} {be(need.left)} left"
     if limit.follows:
-        of_all += f", {limit.number(found.missing)} {be(round(found.missing))} missing"
+        of_all += f", {limit.number(need.missing)} {be(round(need.missing))} missing"
     return "capacity", text + (why or of_all)
 
 

@@ -93,7 +93,7 @@ class PlanTable:
 
     def with_classes_of(self, other: Self) -> Self:
         """Return a copy with classes, models and priorities of another table where its own are unknown."""
-        found = {
+        loads = {
             name: replace(
                 load,
                 **{
@@ -105,7 +105,7 @@ class PlanTable:
             else load
             for name, load in self.loads.items()
         }
-        return replace(self, loads=found)
+        return replace(self, loads=loads)
 
     @property
     def servers(self) -> list[PlanLoad]:

@@ -64,11 +64,11 @@ def _factor(config: Config, name: str, more: Mapping[str, int]) -> int:
 
 def kv_heads(config: Config) -> int:
     """Return the number of KV heads; if not stated, one for each query head, or one in total."""
-    heads, found = config.whole("heads"), config.whole("kv", None)
+    heads, stated = config.whole("heads"), config.whole("kv", None)
     new, grouped = config.flag("new_decoder_architecture"), config.flag("multi_query_attention", default=True)
     if config.flag("multi_query") and not new:
         return 1
-    return int(heads if found is None or not grouped else found)
+    return int(heads if stated is None or not grouped else stated)
 
 
 # --- ordinary attention ----------------------------------------------------------------------------------

@@ -240,12 +240,12 @@ def readable_keys() -> frozenset[str]:
 @cache
 def families() -> Mapping[str, SimpleNamespace]:
     """Return the known model types, from families.yaml."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for name, own in yaml_table("families.yaml").items():
-        like = found[own["like"]] if "like" in own else found.get("_base", {})
+        like = by_name[own["like"]] if "like" in own else by_name.get("_base", {})
         both = {key: {**like.get(key, {}), **own.get(key, {})} for key in ("defaults", "names")}
-        found[name] = {**like, **own, **both}
-    return {name: SimpleNamespace(**values) for name, values in found.items()}
+        by_name[name] = {**like, **own, **both}
+    return {name: SimpleNamespace(**values) for name, values in by_name.items()}
 
 
 @cache

@@ -64,8 +64,8 @@ def has_experts(config: Config) -> bool:
     }
     stated = {key: rule for key, rule in parts_table()["experts"].items() if key in config.values}
     listed = {"moe_layer_freq": "words"} if isinstance(config.values.get("moe_layer_freq"), list) else {}
-    found = [rules[rule](key) for key, rule in {**stated, **listed}.items()]
-    return all(found)
+    answers = [rules[rule](key) for key, rule in {**stated, **listed}.items()]
+    return all(answers)
 
 
 def window_tokens(config: Config) -> int:

@@ -93,7 +93,7 @@ class EstimateNumbers:
     def _replicas(self) -> Sequence[Replica]:
         """Replicas at the points `ENDS` of the intervals."""
         deployment = self.estimate.deployment
-        found = []
+        replicas = []
         for end in ENDS:
             chosen = at_end(self.estimate, end)
             fields = {
@@ -103,5 +103,5 @@ class EstimateNumbers:
                 "in_tokens": deployment.in_tokens,
                 "out_tokens": deployment.out_tokens,
             }
-            found.append(validated(Replica, fields))
-        return found
+            replicas.append(validated(Replica, fields))
+        return replicas

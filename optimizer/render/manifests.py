@@ -92,26 +92,26 @@ def variants(
         table: the cluster; with a system it determines which replicas need several nodes.
         elsewhere: settings on accelerators that the plan does not use.
     """
-    found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
+    by_pair: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
     system = None if system is None else plan.planned_in(system)
     if system is not None:
-        found |= {pair: (0, elsewhere.get(pair, NO_SETTINGS)) for pair in workload_pairs(system)}
+        by_pair |= {pair: (0, elsewhere.get(pair, NO_SETTINGS)) for pair in workload_pairs(system)}
     rows = placements_of(plan)
     for row in rows:
         pool = row.rows[0].pool
         if row.mode == "own" and pool is not None:
-            found[row.spot] = row.count, kind_of_pool(pool).engine_settings(pool)
+            by_pair[row.spot] = row.count, kind_of_pool(pool).engine_settings(pool)
     shared = [row for row in rows if row.mode == "shared"]
-    names = unique_names([*found, *(row.spot for row in shared)])
+    names = unique_names([*by_pair, *(row.spot for row in shared)])
     surges, notes = _max_surges(plan, system), plan.workload_notes
     homes = node_types_of(plan.nodes)
     own = [
         WorkloadManifest(
-            names[key], *key, *found[key], surges.get(key[0]), notes=notes.get(key[0], {}),
+            names[key], *key, *by_pair[key], surges.get(key[0]), notes=notes.get(key[0], {}),
             nodes=1 if system is None else table.nodes_of(key[1], *system.units_per_replica(*key)),
             node_types=homes.get(key, ()),
         )
-        for key in sorted(found)
+        for key in sorted(by_pair)
     ]  # fmt: skip
     return (*own, *(_on_cards(row, names[row.spot]) for row in shared))
 

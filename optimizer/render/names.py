@@ -50,12 +50,12 @@ def _parts(name: str) -> Iterator[re.Match[str]]:
     return _PART.finditer(name)
 
 
-def _alike(long: Iterable[str], found: dict[str, str]) -> list[list[str]]:
+def _alike(long: Iterable[str], shortened: dict[str, str]) -> list[list[str]]:
     """Return groups of names that share a displayed form; displayed names that fit are excluded."""
-    taken = {shown for name, shown in found.items() if name == shown}
-    order = sorted(long, key=lambda name: found[name])
-    groups = [list(group) for _, group in groupby(order, key=lambda name: found[name])]
-    return [group for group in groups if len(group) > 1 or found[group[0]] in taken - {group[0]}]
+    taken = {shown for name, shown in shortened.items() if name == shown}
+    order = sorted(long, key=lambda name: shortened[name])
+    groups = [list(group) for _, group in groupby(order, key=lambda name: shortened[name])]
+    return [group for group in groups if len(group) > 1 or shortened[group[0]] in taken - {group[0]}]
 
 
 def _shown(name: str, kept: Iterable[int]) -> str:

@@ -83,24 +83,24 @@ def _estimated(named: EstimatedReplica) -> list[_Metric]:
 
 
 def performance_sections(
-    found: ReplicaPerformance | BatchAnswer,
+    answer: ReplicaPerformance | BatchAnswer,
     simulated: _Simulated | OverloadedReplica | None,
     named: EstimatedReplica | None = None,
 ) -> list[Section]:
     """Return the sections with the performance of one replica, compared with a simulation if there is one."""
-    if isinstance(found, BatchAnswer):
+    if isinstance(answer, BatchAnswer):
         names = ("latency", "mean_ms"), *((f"latency, p{p}", f"p{p}_ms") for p in PERCENTILES)
-        pairs = [(label, getattr(found, field), field) for label, field in names]
-        return [_batch_section(found), *_simulation(simulated, pairs)]
+        pairs = [(label, getattr(answer, field), field) for label, field in names]
+        return [_batch_section(answer), *_simulation(simulated, pairs)]
     rows: list[tuple[str, float | None, str]] = []
     for metric in LATENCIES:
-        label, percentiles = METRICS[metric].label, getattr(found, f"{metric}_percentiles")
-        predicted = found.response_ms if metric == "e2e" else getattr(found, f"{metric}_ms")
+        label, percentiles = METRICS[metric].label, getattr(answer, f"{metric}_percentiles")
+        predicted = answer.response_ms if metric == "e2e" else getattr(answer, f"{metric}_ms")
         rows.append((label, predicted, f"{metric}_ms"))
         for percentile in Percentiles.model_fields:
             value = None if percentiles is None else getattr(percentiles, percentile)
             rows.append((f"{label}, {percentile[:-3]}", value, f"{percentile[:-3]}_{metric}_ms"))
-    return [performance_section(found, named), *_simulation(simulated, rows)]
+    return [performance_section(answer, named), *_simulation(simulated, rows)]
 
 
 def _batch_section(batch_answer: BatchAnswer) -> Section:

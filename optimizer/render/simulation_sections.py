@@ -208,19 +208,19 @@ def _formatted(shown: Shown, value: ConfidenceInterval | float | None) -> Format
     return None if value is None else FormattedValue(shown.text(value), value)
 
 
-def _predicted(found: SimulatedLatency | SimulatedFigure, statistic: str) -> float | None:
-    if isinstance(found, SimulatedFigure):
-        return found.predicted
+def _predicted(simulated: SimulatedLatency | SimulatedFigure, statistic: str) -> float | None:
+    if isinstance(simulated, SimulatedFigure):
+        return simulated.predicted
     if statistic == "mean":
-        return found.predicted_mean
-    known = found.predicted_percentiles
+        return simulated.predicted_mean
+    known = simulated.predicted_percentiles
     return None if known is None else getattr(known, f"{statistic}_ms")
 
 
-def _simulated_statistic(found: SimulatedLatency | SimulatedFigure, statistic: str) -> ConfidenceInterval:
-    if isinstance(found, SimulatedFigure):
-        return found.simulated
-    interval: ConfidenceInterval = getattr(found, statistic)
+def _simulated_statistic(simulated: SimulatedLatency | SimulatedFigure, statistic: str) -> ConfidenceInterval:
+    if isinstance(simulated, SimulatedFigure):
+        return simulated.simulated
+    interval: ConfidenceInterval = getattr(simulated, statistic)
     return interval
 
 

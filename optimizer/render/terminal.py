@@ -183,21 +183,21 @@ def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
     return min(natural, max(characters[column.content], _heading_width(column)))
 
 
-def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], left: int) -> int:
+def _grow(widths: list[int], natural: Sequence[int], growing: Sequence[int], left: int) -> int:
     """Widen columns evenly until none needs more width, and return the remaining width.
 
     Args:
-        found: widths of all columns [characters], which are changed.
+        widths: widths of all columns [characters], which are changed.
         natural: widths that the columns need [characters].
         growing: indices of the columns to widen.
         left: width available for widening [characters].
     """
     while left > 0:
-        open_columns = [i for i in growing if found[i] < natural[i]]
+        open_columns = [i for i in growing if widths[i] < natural[i]]
         if not open_columns:
             break
         for i in open_columns[:left]:
-            found[i] += 1
+            widths[i] += 1
         left -= min(len(open_columns), left)
     return left
 

@@ -114,15 +114,15 @@ def located(problems: Sequence[Finding]) -> list[Fault]:
     places += [problem.other for problem in problems if problem.other is not None]
     parts = {id(part): part for part, _ in places}
     wanted = grouped((id(part), (at, "")) for part, at in places)
-    found = {
+    positions = {
         (key, fault.location): fault for key, part in parts.items() for fault in part.faults(wanted[key])
     }
     faults = []
     for problem in problems:
         text = problem.text
         if problem.other is not None:
-            text += str(found[id(problem.other[0]), problem.other[1]])
-        faults.append(replace(found[id(problem.part), problem.at], problem=text))
+            text += str(positions[id(problem.other[0]), problem.other[1]])
+        faults.append(replace(positions[id(problem.part), problem.at], problem=text))
     return faults
 
 

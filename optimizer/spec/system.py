@@ -156,8 +156,8 @@ class System:
         The items are not checked. Everything but the documents is kept, such as `kept`.
         """
         changes: dict[str, object] = {}
-        for section, found in grouped((SECTION_OF[type(item)], item) for item in items).items():
-            known = {item_key(item): item for item in (*getattr(self.spec, section), *found)}
+        for section, changed in grouped((SECTION_OF[type(item)], item) for item in items).items():
+            known = {item_key(item): item for item in (*getattr(self.spec, section), *changed)}
             changes[section] = tuple(known[key] for key in sorted(known))
         return self.with_spec(self.spec.model_copy(update=changes))
 

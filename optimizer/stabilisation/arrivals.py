@@ -122,17 +122,17 @@ class CountHistory:
         span_s = float(spans_s.sum())
         mean_rps = float(numbers.sum()) / span_s
         variance = self.dispersion * max(mean_rps, 1 / span_s)  # of a count, per second of its time span
-        found = ArrivalRate(mean_rps, 0.0, sqrt(variance / span_s), self.dispersion, self.jumped)
+        rate = ArrivalRate(mean_rps, 0.0, sqrt(variance / span_s), self.dispersion, self.jumped)
         if len(numbers) < LINE_COUNTS:
-            return found
+            return rate
         from_center_s = middles_s - spans_s @ middles_s / span_s
         spread = float(spans_s @ from_center_s**2)
         slope = float(numbers @ from_center_s) / spread
         rest = spans_s @ (numbers / spans_s - mean_rps - slope * from_center_s) ** 2 / (len(numbers) - 2)
         if abs(slope) <= SLOPE * sqrt(max(variance, rest) / spread):
-            return found
+            return rate
         now_rps = mean_rps + slope * (time_s - middles_s[-1] + from_center_s[-1])
-        return replace(found, rate_rps=max(0.0, float(now_rps)), slope_rps_per_s=slope)
+        return replace(rate, rate_rps=max(0.0, float(now_rps)), slope_rps_per_s=slope)
 
 
 def _mean_rps(counts: Sequence[ArrivalCount]) -> float:

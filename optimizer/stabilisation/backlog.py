@@ -44,12 +44,12 @@ def starting_times(
         startup_s: start-up time of a replica [s].
         now_s: time [s since the epoch], at which replicas of unknown age are expected.
     """
-    found: list[float] = []
+    ready_s: list[float] = []
     for before, after in pairwise(past):
         more = after.desired.get(accelerator, 0) - before.desired.get(accelerator, 0)
-        found += [after.first_s + startup_s] * more
-        del found[len(found) + min(more, 0) :]
-    return [now_s] * (number - len(found)) + found[max(0, len(found) - number) :]
+        ready_s += [after.first_s + startup_s] * more
+        del ready_s[len(ready_s) + min(more, 0) :]
+    return [now_s] * (number - len(ready_s)) + ready_s[max(0, len(ready_s) - number) :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,11 +80,11 @@ class RateForecast:
             return 0.0
         now_rps, then_rps = self._usual(self.seen_s), self._usual(self.seen_s + ahead_s)
         if now_rps is None or then_rps is None:
-            found = self.level_rps + self.trend_rps_per_s * ahead_s
+            forecast_rps = self.level_rps + self.trend_rps_per_s * ahead_s
         else:
             ratio = self.level_rps / now_rps if now_rps else 1.0
-            found = then_rps * min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
-        return min(max(0.0, found), MAX_RATIO * self.level_rps)
+            forecast_rps = then_rps * min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
+        return min(max(0.0, forecast_rps), MAX_RATIO * self.level_rps)
 
     def _usual(self, time_s: float) -> float | None:
         """Return the usual rate at a time of day, interpolated between intervals [requests/s].

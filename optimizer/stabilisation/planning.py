@@ -77,7 +77,7 @@ class _Search:
             unserved = self.allowed.keys() & {*plan.left_out, *(item.server for item in plan.unserved)}
             if not unserved:
                 return plan
-            self.allowed = {name: found for name, found in self.allowed.items() if name not in unserved}
+            self.allowed = {name: numbers for name, numbers in self.allowed.items() if name not in unserved}
 
     def blocked(self, plan: Plan) -> list[str]:
         """Return the servers of the highest priority that the transition to a plan blocks."""

@@ -123,9 +123,9 @@ def _chosen(path: object, offers: list[Offer], attribute: str, value: str | None
     return chosen
 
 
-def _notes(found: Sequence[Offer | LeftOut], chosen: Sequence[Offer]) -> Iterator[str]:
+def _notes(offers: Sequence[Offer | LeftOut], chosen: Sequence[Offer]) -> Iterator[str]:
     """Yield sentences on offers that are not used, can be of several cards, or are in several currencies."""
-    left_out = sorted({f"{offer.name} ({offer.reason})" for offer in found if isinstance(offer, LeftOut)})
+    left_out = sorted({f"{offer.name} ({offer.reason})" for offer in offers if isinstance(offer, LeftOut)})
     if left_out:
         yield f"left out: {', '.join(left_out)}"
     for names in sorted({offer.alike for offer in chosen if offer.alike}):

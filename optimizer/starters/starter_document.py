@@ -54,10 +54,10 @@ def with_attainable_targets(start: StarterFacts) -> StarterFacts:
         steep = steep_targets(find_candidates(system))
         raised = {name: dict(limits) for name, limits in changed.raised_ms.items()}
         names = list(system.servers)
-        for found in steep:
-            case = system.servers[names[found.server]].service_class
+        for warning in steep:
+            case = system.servers[names[warning.server]].service_class
             for latency, limit in start.targets_of(case).limits_ms.items():
-                binds = not found.target or is_about(found.target, latency)
+                binds = not warning.target or is_about(warning.target, latency)
                 if binds and not start.is_given(latency, case):
                     raised.setdefault(case, {})[latency] = limit * factor
         if raised == changed.raised_ms:

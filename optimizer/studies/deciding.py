@@ -90,14 +90,14 @@ def deciding_limits_of(arrays: SystemArrays, rows: CandidateTable) -> list[Decid
     """Return the limit that decides the size of each candidate; None without load, and for shared queues."""
     load = arrays.servers.load_rps[rows.server]
     loaded = np.flatnonzero((load > 0) & ~arrays.servers.is_queue[rows.server])
-    found: list[Decider | None] = [None] * len(rows)
+    deciders: list[Decider | None] = [None] * len(rows)
     if len(loaded):
         few = rows.take(loaded)
         reached = reached_limits(arrays, Pairs.of_rows(arrays, few), few.max_rate_rps)
         one = (few.num_replicas == 1) & (load[loaded] <= HALF_A_REPLICA * few.max_rate_rps)
         for i, (row, is_one) in enumerate(zip(loaded.tolist(), one.tolist(), strict=True)):
-            found[row] = "one replica" if is_one else reached[i]
-    return found
+            deciders[row] = "one replica" if is_one else reached[i]
+    return deciders
 
 
 def _reached(arrays: SystemArrays, pairs: Pairs, most_rps: FloatArray) -> list[Decider]:

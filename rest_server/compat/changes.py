@@ -25,7 +25,7 @@ class WireRefusalError(InferplanError):
         """Body of the response: an object with the message, or on two routes only the message."""
 
 
-def found(index: Mapping[str, Any], name: str, message: str) -> Any:
+def item_of(index: Mapping[str, Any], name: str, message: str) -> Any:
     """Return the item with a name.
 
     Raises:

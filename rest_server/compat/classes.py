@@ -6,7 +6,7 @@ from typing import Any
 
 from optimizer.schema import ModelTarget, ServiceClass
 from rest_server.compat.bodies import classes_by_name, read_list
-from rest_server.compat.changes import Change, Changed, WireRefusalError, echoed, found, spelled
+from rest_server.compat.changes import Change, Changed, WireRefusalError, echoed, item_of, spelled
 from rest_server.compat.entities import SERVICE_CLASSES
 from rest_server.compat.lenient import read_entity, read_object
 from rest_server.compat.serializers import plain_json, service_class_json, target_json
@@ -65,7 +65,7 @@ def _retargeted(entities: Entities, item: ServiceClass, targets: Iterable[ModelT
 def target(entities: Entities, name: str, model: str) -> Any:
     """Return the response to ``/getServiceClassModelTarget/:name/:model``."""
     targets = {item.model: item for item in SERVICE_CLASSES.item(entities, name).model_targets}
-    return target_json(found(targets, model, f"model {model} not found"))
+    return target_json(item_of(targets, model, f"model {model} not found"))
 
 
 def remove_target(entities: Entities, name: str, model: str) -> Changed:

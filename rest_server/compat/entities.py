@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.schema import AllocationData, ModelProfile
 from rest_server.compat.bodies import read_list
-from rest_server.compat.changes import Change, Changed, echoed, found
+from rest_server.compat.changes import Change, Changed, echoed, item_of
 from rest_server.compat.lenient import read_entity, read_object
 from rest_server.compat.serializers import (
     accelerator_json,
@@ -52,7 +52,7 @@ class NamedItems:
         Raises:
             WireRefusalError: there is no such item.
         """
-        return found(entities.section(self.section), name, self.missing.format(name))
+        return item_of(entities.section(self.section), name, self.missing.format(name))
 
     def one(self, entities: Entities, name: str) -> Any:
         """Return the response to the route that reads one item."""
@@ -99,7 +99,7 @@ def models(entities: Entities) -> Any:
 
 
 def _profiles(entities: Entities, name: str) -> Mapping[str, ModelProfile]:
-    profiles: Mapping[str, ModelProfile] = found(entities.models, name, f"model {name} not found")
+    profiles: Mapping[str, ModelProfile] = item_of(entities.models, name, f"model {name} not found")
     return profiles
 
 
@@ -142,7 +142,7 @@ def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> Entities
 
 def profile(entities: Entities, name: str, acc: str) -> Any:
     """Return the response to ``/getModelAcceleratorPerf/:name/:acc``."""
-    return profile_json(found(_profiles(entities, name), acc, f"accelerator {acc} not found"))
+    return profile_json(item_of(_profiles(entities, name), acc, f"accelerator {acc} not found"))
 
 
 def add_profile(raw: object, ignored: list[str]) -> Change:
@@ -173,7 +173,7 @@ def accelerators(entities: Entities) -> Any:
 
 def remove_capacity(entities: Entities, name: str) -> Changed:
     """Carry out ``/removeCapacity/:type``."""
-    found(entities.count, name, f"accelerator type {name} not found")
+    item_of(entities.count, name, f"accelerator type {name} not found")
     return CAPACITIES.removed(entities, name)
 
 

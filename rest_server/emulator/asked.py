@@ -112,15 +112,15 @@ def loads_of(
         SpecError: none of the servers runs at the address.
     """
     here, ratios = _running(plan, runs, running)
-    found = [
+    shares = [
         (asked, min(ratios[server] for server in asked.shares if ratios[server]))
         for asked in asked_of(system, plan, runs)
         if only in {None, asked.name, *asked.shares} and any(ratios[server] for server in asked.shares)
     ]
-    if not found:
+    if not shares:
         raise SpecError("URL: none of the document's servers runs there; GET /emulator/replicas lists them")
-    last_s, loads = requests / max(asked.load.rate_rps * ratio for asked, ratio in found), []
-    for asked, ratio in found:
+    last_s, loads = requests / max(asked.load.rate_rps * ratio for asked, ratio in shares), []
+    for asked, ratio in shares:
         rate_rps = asked.load.rate_rps * ratio
         sent, kinds = asked.drawn(rate_rps, max(round(rate_rps * last_s), 20), seed)
         if course.trace is not None:

@@ -111,8 +111,8 @@ class Router:
             await self._control(path, receive, send, is_post=is_post)
         elif step is not None:
             body = json_of(await body_of(receive)) if is_post else None
-            status, found = await step.control(path.removeprefix(step.prefix).strip("/"), body)
-            await reply_json(send, found, status)
+            status, reply = await step.control(path.removeprefix(step.prefix).strip("/"), body)
+            await reply_json(send, reply, status)
         elif is_post:
             await self._forward(scope, receive, send)
         else:

@@ -222,5 +222,5 @@ class Worker:
             raise OSError(transport_reason(error)) from None
         if not answer.is_success:
             raise StatusError(answer.status_code)
-        found: bytes = answer.content
-        return found
+        body: bytes = answer.content
+        return body

@@ -149,14 +149,14 @@ def _new_count(window: Window, last: LoadMemory, share: float, now_s: float) -> 
         now_s: time [s since the epoch].
     """
     counts, before = window.counts, last.demand.history.last
-    found = window.last or ArrivalCount(now_s, counts.span_s, counts.arrivals)
-    span_s = found.span_s if before is None else min(found.span_s, found.end_s - before.end_s)
-    if span_s < LEAST_NEW * found.span_s:
+    count = window.last or ArrivalCount(now_s, counts.span_s, counts.arrivals)
+    span_s = count.span_s if before is None else min(count.span_s, count.end_s - before.end_s)
+    if span_s < LEAST_NEW * count.span_s:
         return None
-    number = found.number * span_s / found.span_s / share
+    number = count.number * span_s / count.span_s / share
     if window.lower_bound and last.load is not None and last.load.demand is not None:
         number = max(number, last.load.demand.now.rate_rps * span_s)
-    return replace(found, span_s=span_s, number=number)
+    return replace(count, span_s=span_s, number=number)
 
 
 def _problem(window: Window, last: LoadMemory, config: LoopConfig, now_s: float) -> Hold | None:
@@ -204,29 +204,29 @@ def with_measured_loads(system: System, loads: Mapping[str, EstimatedLoad], *, v
     Unknown values stay as documented, and so do the lengths of request shapes.
     """
     changed = {}
-    for name, found in loads.items():
+    for name, estimate in loads.items():
         server = system.servers[name]
-        load = measured_load(server.current.load, found)
+        load = measured_load(server.current.load, estimate)
         if variation and not load.shapes:
             names = ("in_tokens_cv", "out_tokens_cv")
-            varied = _with(load, {name: getattr(found, name) for name in names})
+            varied = _with(load, {name: getattr(estimate, name) for name in names})
             load = varied if uses_variability(system, server.model, varied) else load
         changed[name] = server.with_load(load)
     return system.with_planned(changed)
 
 
-def measured_load(stated: Load, found: EstimatedLoad) -> Load:
+def measured_load(stated: Load, estimate: EstimatedLoad) -> Load:
     """Return a load with the expected rate and measured lengths, or shares of shapes, and hit rates."""
     given = {
-        "arrival_rate_rpm": found.rate_rps * SECONDS_PER_MINUTE,
-        "in_tokens": found.in_tokens,
-        "out_tokens": None if found.out_tokens is None else max(1.0, found.out_tokens),
+        "arrival_rate_rpm": estimate.rate_rps * SECONDS_PER_MINUTE,
+        "in_tokens": estimate.in_tokens,
+        "out_tokens": None if estimate.out_tokens is None else max(1.0, estimate.out_tokens),
     }
     if stated.shapes:
         given = {"arrival_rate_rpm": given["arrival_rate_rpm"]}
-    elif found.in_tokens is not None and stated.prefix_tokens:
-        given["in_tokens"] = max(found.in_tokens, stated.prefix_tokens + 1)
-    return with_measured_shapes(_with(stated, given), found.shares, found.prefix_share)
+    elif estimate.in_tokens is not None and stated.prefix_tokens:
+        given["in_tokens"] = max(estimate.in_tokens, stated.prefix_tokens + 1)
+    return with_measured_shapes(_with(stated, given), estimate.shares, estimate.prefix_share)
 
 
 def uses_variability(system: System, model: str, load: Load) -> bool:

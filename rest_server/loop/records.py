@@ -121,13 +121,13 @@ def record_of(
 
 def _load_values(load: EstimatedLoad, measured_s: float | None, now_s: float) -> dict[str, Any]:
     age_s = None if measured_s is None else now_s - measured_s
-    found = _plain(load) | {"planned_rps": load.planned_rps, "age_s": age_s}
-    shares = {"shares": [round(share, 4) for share in found.pop("shares") or ()]}
-    demand = found.pop("demand")
-    found |= {} if demand is None else demand["now"]
+    values = _plain(load) | {"planned_rps": load.planned_rps, "age_s": age_s}
+    shares = {"shares": [round(share, 4) for share in values.pop("shares") or ()]}
+    demand = values.pop("demand")
+    values |= {} if demand is None else demand["now"]
     known = {
         key: value if isinstance(value, bool) else round(value, 4)
-        for key, value in found.items()
+        for key, value in values.items()
         if value is not None
     }
     return known | {key: value for key, value in shares.items() if value}

@@ -46,13 +46,13 @@ def collected(system: System, record: Mapping[str, Any], config: LoopConfig) -> 
 
 def _load(documented: Load, measured: Mapping[str, float] | None) -> dict[str, float]:
     """Return a load in llm-inferno's format, in requests/min and integer tokens."""
-    found = measured or {}
+    values = measured or {}
     rate_rps = documented.arrival_rate_rpm / SECONDS_PER_MINUTE
     return {
-        "arrivalRate": found.get("planned_rps", rate_rps) * SECONDS_PER_MINUTE,
-        "throughput": found.get("completions_rps", 0.0) * SECONDS_PER_MINUTE,
-        "avgInTokens": round(found.get("in_tokens", documented.in_tokens)),
-        "avgOutTokens": round(found.get("out_tokens", documented.out_tokens)),
+        "arrivalRate": values.get("planned_rps", rate_rps) * SECONDS_PER_MINUTE,
+        "throughput": values.get("completions_rps", 0.0) * SECONDS_PER_MINUTE,
+        "avgInTokens": round(values.get("in_tokens", documented.in_tokens)),
+        "avgOutTokens": round(values.get("out_tokens", documented.out_tokens)),
     }
 
 

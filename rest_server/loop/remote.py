@@ -56,16 +56,16 @@ def asked_targets(
     return remote_targets
 
 
-def _load(found: EstimatedLoad, stated: Load) -> dict[str, Any]:
+def _load(estimate: EstimatedLoad, stated: Load) -> dict[str, Any]:
     """Return the fields of a measured load; of request shapes, only shares and hit rates are measured."""
-    load = measured_load(stated, found)
-    fields: dict[str, Any] = {"arrivalRate": found.planned_rps * SECONDS_PER_MINUTE}
+    load = measured_load(stated, estimate)
+    fields: dict[str, Any] = {"arrivalRate": estimate.planned_rps * SECONDS_PER_MINUTE}
     if load.shapes:
         return fields | {"shapes": {shape.name: _shape(shape) for shape in load.shapes}}
-    if found.in_tokens is not None:
+    if estimate.in_tokens is not None:
         fields["avgInTokens"] = load.in_tokens
-    if found.out_tokens is not None:
-        fields["avgOutTokens"] = found.out_tokens
+    if estimate.out_tokens is not None:
+        fields["avgOutTokens"] = estimate.out_tokens
     return fields | ({"prefixHitRate": load.prefix_hit_rate} if load.prefix_tokens else {})
 
 

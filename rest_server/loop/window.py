@@ -85,18 +85,18 @@ class Counts:
 
 def summed(parts: Iterable[Counts], share: float = 1.0) -> Counts:
     """Return the sum of the counts of several time spans, multiplied by a factor."""
-    found: dict[str, object] = {}
+    by_field: dict[str, object] = {}
     parts = [Counts(), *parts]
     for each in fields(Counts):
         known = [value for part in parts if (value := getattr(part, each.name)) is not None]
         if each.name.endswith("buckets"):
             bounds = sorted({bound for value in known for bound in value})
-            found[each.name] = {
+            by_field[each.name] = {
                 bound: sum(share * value.get(bound, 0.0) for value in known) for bound in bounds
             }
         else:
-            found[each.name] = sum(share * value for value in known) if known else None
-    return Counts(**found)  # type: ignore[arg-type]
+            by_field[each.name] = sum(share * value for value in known) if known else None
+    return Counts(**by_field)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,10 +229,10 @@ def _caught(answer: Callable[[Row], Document], row: Row) -> Document | AnalysisE
         return error
 
 
-def _item(found: Document | AnalysisError | SpecError) -> dict[str, Any]:
-    if isinstance(found, Document):
-        return found.model_dump(mode="json", by_alias=True)
-    return {"message": str(found)}
+def _item(answer: Document | AnalysisError | SpecError) -> dict[str, Any]:
+    if isinstance(answer, Document):
+        return answer.model_dump(mode="json", by_alias=True)
+    return {"message": str(answer)}
 
 
 def _analyzed(items: Sequence[Analysis]) -> list[ReplicaPerformance]:

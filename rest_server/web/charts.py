@@ -87,10 +87,10 @@ class Charts:
             self._axes = axes
             with self._box:
                 self._charts = {title: _chart(title, axes, height, about) for title in series}
-        for title, found in series.items():
+        for title, values in series.items():
             chart = self._charts[title]
-            if chart.options["series"] != found:
-                chart.options["series"] = found
+            if chart.options["series"] != values:
+                chart.options["series"] = values
                 chart.update()
 
 
@@ -100,8 +100,8 @@ def _of_cards(item: TypeUsage) -> str:
 
 def _values(view: PlanView | None, types: Sequence[str], field: str) -> list[float]:
     """Return a field of each accelerator type in a plan; 0 for types that the plan does not have."""
-    found = {} if view is None else {item.type: getattr(item, field) for item in view.types}
-    return [found.get(name, 0) for name in types]
+    by_type = {} if view is None else {item.type: getattr(item, field) for item in view.types}
+    return [by_type.get(name, 0) for name in types]
 
 
 def _costs(view: PlanView | None, types: Sequence[str]) -> list[float]:

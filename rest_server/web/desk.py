@@ -284,14 +284,14 @@ class Desk:
         """Return the kept result of work on the document with changes, or a new one, which is then kept."""
         base, kept = self.opened.base, self._service.state.kept
         self.check_scope(KeyScope.solve)
-        found: T | None = kept.find(topic, base, changes)
-        if found is not None:
+        view: T | None = kept.find(topic, base, changes)
+        if view is not None:
             self.stop(topic)
-            return found
-        found = await self._run(topic, work, base, changes, *arguments, self._settings)
-        if found is not None:
-            kept.keep(topic, base, changes, found)
-        return found
+            return view
+        view = await self._run(topic, work, base, changes, *arguments, self._settings)
+        if view is not None:
+            kept.keep(topic, base, changes, view)
+        return view
 
     async def answer(self, topic: str, work: Callable[..., T], *arguments: str) -> T | None:
         """Run work on the document with its changes; return None if a newer request replaced this one.

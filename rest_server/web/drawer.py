@@ -58,20 +58,20 @@ class Drawer:
             return
         self._show(answer)
 
-    def _show(self, found: StudyView) -> None:
+    def _show(self, study: StudyView) -> None:
         self._box.clear()
         with self._box:
-            if found.repairs:
+            if study.repairs:
                 with ui.column().classes("panel"):
                     heading("Repairs")
-                    for repair in found.repairs:
+                    for repair in study.repairs:
                         with ui.row().classes("repair"):
                             ui.label(repair.text).classes("tip")
                             button = ui.button("Try it", on_click=partial(self._attempt, repair.changes))
                             button.props(
                                 f'unelevated dense no-caps aria-label="Try it: {_plain(repair.text)}"'
                             )
-            show_static_tables(found.tables, self._desk.colours)
+            show_static_tables(study.tables, self._desk.colours)
 
 
 def _plain(text: str) -> str:

@@ -87,10 +87,12 @@ class ServerTable:
         view = self._view
         rows = () if view is None else view.servers
         wanted = (self._find.value or "").lower()
-        found = [row for row in rows if wanted in f"{row.server} {row.place}".lower()]
-        shown = sorted(found, key=ORDERS[self._order.value][1])[:MAX_ROWS]
-        hidden = f"; {len(found) - len(shown):,} more, use the filter" if len(found) > len(shown) else ""
-        self._note.set_text(f"{len(found):,} of {counted(len(rows), 'row')}{hidden}" if rows else "")
+        matching = [row for row in rows if wanted in f"{row.server} {row.place}".lower()]
+        shown = sorted(matching, key=ORDERS[self._order.value][1])[:MAX_ROWS]
+        hidden = (
+            f"; {len(matching) - len(shown):,} more, use the filter" if len(matching) > len(shown) else ""
+        )
+        self._note.set_text(f"{len(matching):,} of {counted(len(rows), 'row')}{hidden}" if rows else "")
         groups = {"": shown}
         if self._order.value == "priority":
             titles = _group_of(rows)

@@ -130,7 +130,7 @@ class StudyTab:
         parts = f"{done:,} of {total:,} pools, " if total else ""
         self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
 
-    def _show(self, name: str, asked: str, took_s: float, found: StudyView) -> None:
+    def _show(self, name: str, asked: str, took_s: float, study: StudyView) -> None:
         """Show the result of a study below those of earlier ones, which stay in place."""
         with self._answer, ui.element("div").classes("results result") as card:
             with ui.row().classes("tools"):
@@ -142,11 +142,11 @@ class StudyTab:
                 ui.space()
                 remove = ui.button(icon="close", on_click=card.delete, color=None)
                 remove.props('flat dense round aria-label="Remove this result"')
-            if found.picture:
-                data = base64.b64encode(found.picture).decode("ascii")
+            if study.picture:
+                data = base64.b64encode(study.picture).decode("ascii")
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
-            show_static_tables(found.tables, self._desk.colours)
+            show_static_tables(study.tables, self._desk.colours)
         scroll_to(card)
 
     def open(self) -> None:

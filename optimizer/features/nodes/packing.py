@@ -105,10 +105,10 @@ class NodePool:
     @cached_property
     def groups(self) -> tuple[NodeGroup, ...]:
         """Node types by what fits into them: groups with nodes that are paid for, then larger nodes first."""
-        found = grouped((tuple(column), n) for n, column in enumerate(self.capacity.T.tolist()))
+        same_capacity = grouped((tuple(column), n) for n, column in enumerate(self.capacity.T.tolist()))
         groups = [
             NodeGroup(key, tuple(sorted(mine, key=lambda n: (self.cost[n], self.nodes[n].cards))))
-            for key, mine in found.items()
+            for key, mine in same_capacity.items()
         ]
         return tuple(sorted(groups, key=lambda g: (self.cost[g.members[0]] > 0, *(-n for n in g.capacity))))
 

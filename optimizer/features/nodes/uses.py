@@ -104,5 +104,5 @@ def node_types_of(uses: Iterable[NodeUse]) -> dict[tuple[str, str], tuple[tuple[
         for item in use.contents
         for one in item.replicas
     )
-    found = grouped(((server, on), (node, n)) for (server, on, node), n in numbers.items())
-    return {key: tuple(sorted(mine)) for key, mine in found.items()}
+    by_server = grouped(((server, on), (node, n)) for (server, on, node), n in numbers.items())
+    return {key: tuple(sorted(mine)) for key, mine in by_server.items()}

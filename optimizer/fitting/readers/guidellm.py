@@ -117,17 +117,15 @@ def _read(report: BenchmarkFile) -> RunReport:
 def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield each run as nested dicts, with its name for messages."""
     if isinstance(report.tree, dict):
-        found = [
-            (item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(report.tree["benchmarks"])
-        ]
+        runs = [(item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(report.tree["benchmarks"])]
     elif isinstance(report.tree, list):
-        found = [
+        runs = [
             ({key: cell_value(cell) for key, cell in row.items()} if isinstance(row, dict) else row, place)
             for row, place in report.rows
         ]
     else:
-        found = list(csv_runs(report))
-    for item, place in found:
+        runs = list(csv_runs(report))
+    for item, place in runs:
         if not isinstance(item, dict) or not ("metrics" in item or "Name" in item or "Benchmark" in item):
             raise FitError(
                 f"{place}: this is not a GuideLLM run, unlike the others; pass the reports separately"

@@ -44,14 +44,14 @@ def check_pools(facts: Facts) -> list[str]:
     most_rps = np.array([pool.max_arrival_rate_rpm / pool.num_replicas for _, pool in pools])
     most_rps = _largest_rates(facts, pairs, most_rps / SECONDS_PER_MINUTE)
     most_rps[[pool.role is not None for _, pool in pools]] = 0.0
-    found, measured = figures_at_load(facts.arrays, facts.whole, pairs, rate_rps)
+    computed, measured = figures_at_load(facts.arrays, facts.whole, pairs, rate_rps)
     problems = [*_missed(facts, pairs, rate_rps, measured), *_batches(facts, pairs, rate_rps)]
     for i, (name, pool) in enumerate(pools):
         if np.isnan(most_rps[i]):
             problems.append(f"{name}: on {pool.accelerator} no rate meets the targets")
             continue
-        true = dict.fromkeys(KindPoolFields.model_fields) | {"shapes": (), "doubts": ()} | found[i]
-        true |= _derived(facts, name, pool, float(most_rps[i]), found[i]["utilization"])
+        true = dict.fromkeys(KindPoolFields.model_fields) | {"shapes": (), "doubts": ()} | computed[i]
+        true |= _derived(facts, name, pool, float(most_rps[i]), computed[i]["utilization"])
         problems += _differences(true, pool, f"allocations.{name}.{facts.plan.allocations[name].index(pool)}")
     return problems
 

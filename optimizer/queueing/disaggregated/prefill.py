@@ -195,14 +195,14 @@ class PrefillReplicas(RowArrays):
         """
         mean, slope = batches.mean_ms, batches.slope_ms
         relative = batches.variance / mean**2
-        found = mean * (1 + relative)
+        sojourn = mean * (1 + relative)
         spread = dispersion(rate * mean, scv)
         busy = 1 - np.minimum(batches.idle / batches.prompts, 1.0)
-        batch = self.batch_ms(rate * found + spread)
-        given = np.maximum(found / 2 + batch - own, 0.0)
-        of_found = np.maximum(mean**2 * (1 + relative) * (1 + 2 * relative) - found**2, 0.0)
-        variance = (0.5 + rate * slope) ** 2 * of_found + (found**2 + of_found) / 12
-        variance += slope**2 * rate * found * spread
+        batch = self.batch_ms(rate * sojourn + spread)
+        given = np.maximum(sojourn / 2 + batch - own, 0.0)
+        of_found = np.maximum(mean**2 * (1 + relative) * (1 + 2 * relative) - sojourn**2, 0.0)
+        variance = (0.5 + rate * slope) ** 2 * of_found + (sojourn**2 + of_found) / 12
+        variance += slope**2 * rate * sojourn * spread
         gated = busy * given
         return gated, np.maximum(busy * (given**2 + variance) - gated**2, 0.0)
 
@@ -218,12 +218,14 @@ class PrefillReplicas(RowArrays):
         service = self.points.mean(services)
         service_scv = np.maximum(self.points.mean(services**2) / service**2 - 1, 0.0)
         load = np.minimum(rate * service, MAX_LOAD)
-        found = load_found(load, scv)
-        wait = found / (1 - found) * service * (scv + service_scv) / (scv + 1)
+        seen_load = load_found(load, scv)
+        wait = seen_load / (1 - seen_load) * service * (scv + service_scv) / (scv + 1)
         full_ms = self.batch_ms(self.full)
         length = np.minimum(batches.mean_ms + batches.variance / batches.mean_ms, full_ms)
-        end = np.where(self.full > 1, found * np.maximum(length - service, 0.0) / 2, found * full_ms / 2)
+        end = np.where(
+            self.full > 1, seen_load * np.maximum(length - service, 0.0) / 2, seen_load * full_ms / 2
+        )
         third = load * self.points.mean(services**3) / service / (3 * (1 - load))
         third *= np.minimum(1.0, (scv + service_scv) / (1 + service_scv))
-        square = np.maximum(2 * wait**2 / np.maximum(found, 1e-300), 2 * wait**2 + third)
+        square = np.maximum(2 * wait**2 / np.maximum(seen_load, 1e-300), 2 * wait**2 + third)
         return (wait + end, square - wait**2 + end**2 / 3), load, service_scv

@@ -48,11 +48,11 @@ class PriorityDelays(RowArrays):
         y, above, upto = time_ms / self.mean_ms, self.above, np.maximum(self.upto, MIN_LOAD)
         weight, decay = self._slowest()
         with np.errstate(over="ignore"):
-            found = weight * np.exp(-y * decay)
+            probability = weight * np.exp(-y * decay)
         rows = np.flatnonzero(above > 0)
         if len(rows):
-            found[rows] += _continuum(y[rows], above[rows], upto[rows])
-        return np.where(time_ms > 0, np.minimum(found, 1.0), 1.0)
+            probability[rows] += _continuum(y[rows], above[rows], upto[rows])
+        return np.where(time_ms > 0, np.minimum(probability, 1.0), 1.0)
 
     def quantile(self, one_in: FloatArray) -> FloatArray:
         """Return the waiting time that one in `one_in` of the waiting requests exceeds [ms], shape (R,)."""

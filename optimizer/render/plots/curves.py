@@ -174,16 +174,16 @@ def _colours(panel: CurvePanel, colours: Mapping[str, str]) -> list[str]:
 
     Points have the colour of the line to which they belong.
     """
-    seen, found = Counter[str](), list[str]()
+    seen, shades = Counter[str](), list[str]()
     is_typed = any(series.type in colours for series in panel.series)
     for i, series in enumerate(panel.series):
         if _belongs_to_line(panel, i):
-            found.append(found[-1])
+            shades.append(shades[-1])
         else:
             own = PLAIN if is_typed else COLOURS[seen[""] % len(COLOURS)]
-            found.append(shade(colours.get(series.type, own), seen[series.type] if is_typed else 0))
+            shades.append(shade(colours.get(series.type, own), seen[series.type] if is_typed else 0))
             seen[series.type] += 1
-    return found
+    return shades
 
 
 def _dash(panel: CurvePanel, i: int) -> str:

@@ -204,10 +204,10 @@ def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray)
         # Columns that are cheaper only by rounding are not searched for; the margin is subtracted instead.
         margin = np.where(np.isfinite(least), MARGIN * np.maximum(1.0, np.abs(least)), 0.0)
         result = pool.price_columns(master, duals, least - margin, only_best=True)
-        found, cost = least - margin, reduced_costs(master, result.columns, duals)
-        np.minimum.at(found, result.columns.server, cost - MARGIN * np.maximum(1.0, np.abs(cost)))
-        floored: FloatArray = np.minimum(found, result.floor)
-        cut = floored < found
-        if not (cut & (found < least - margin)).any():
+        least_cost, cost = least - margin, reduced_costs(master, result.columns, duals)
+        np.minimum.at(least_cost, result.columns.server, cost - MARGIN * np.maximum(1.0, np.abs(cost)))
+        floored: FloatArray = np.minimum(least_cost, result.floor)
+        cut = floored < least_cost
+        if not (cut & (least_cost < least - margin)).any():
             return floored
-        least = np.where(cut, found, least)  # repeat with a lower limit for servers that were cut short
+        least = np.where(cut, least_cost, least)  # repeat with a lower limit for servers that were cut short

@@ -51,9 +51,9 @@ class PricingSubproblems(RowArrays):
         """
         growing = np.flatnonzero(growth[self.server] > 1)
         rows = np.concatenate([np.arange(len(self.server)), growing])
-        found, first = self.take(rows), np.arange(len(rows)) < len(self.server)
-        load = np.where(first, found.load, found.load * growth[found.server])
-        return replace(found, load=load, unreserved=found.unreserved & first)
+        grown, first = self.take(rows), np.arange(len(rows)) < len(self.server)
+        load = np.where(first, grown.load, grown.load * growth[grown.server])
+        return replace(grown, load=load, unreserved=grown.unreserved & first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class _Enumeration:
         self.cut = np.zeros(len(limit), np.bool_)
         self.least = np.full(len(limit), np.inf)
         self.found_of = np.zeros(len(limit), np.int64)
-        self.found: list[_Prefixes] = []
+        self.paths: list[_Prefixes] = []
 
     def run(self, due: Deadline | None) -> EnumeratedPatterns:
         """Extend the prefixes by one candidate at a time until all are complete or the deadline passes."""
@@ -319,7 +319,7 @@ class _Enumeration:
         """Store complete patterns; if there are too many, cut subproblems short."""
         if not len(complete.subproblem):
             return
-        self.found.append(complete)
+        self.paths.append(complete)
         if self.only_best:
             use = self.candidates.used_by(complete.candidate, complete.count)
             fits = (use <= self.candidates.amount).all(axis=1)
@@ -338,11 +338,11 @@ class _Enumeration:
 
     def _result(self) -> EnumeratedPatterns:
         none = np.zeros((0, 1), np.int64)
-        paths = [(each.candidate, each.count) for each in self.found] or [(none, none)]
+        paths = [(each.candidate, each.count) for each in self.paths] or [(none, none)]
         width = max(path.shape[1] for path, _ in paths)
         wide = [(_wider(p, -1, width - p.shape[1]), _wider(c, 0, width - p.shape[1])) for p, c in paths]
         return EnumeratedPatterns(
-            np.concatenate([each.subproblem for each in self.found] or [none[:, 0]]),
+            np.concatenate([each.subproblem for each in self.paths] or [none[:, 0]]),
             np.concatenate([path for path, _ in wide]),
             np.concatenate([count for _, count in wide]),
             self.cut,

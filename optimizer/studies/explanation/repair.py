@@ -202,7 +202,7 @@ def _of_units(
         return _unit_repair(candidates, plan, goal, *question[1:], deadline)
 
     repairs = budget.ask(repaired, questions, lambda key: questions[key][0])
-    return {key: found for key, found in repairs.items() if found is not None}
+    return {key: repair for key, repair in repairs.items() if repair is not None}
 
 
 def _least_of(

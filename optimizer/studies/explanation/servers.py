@@ -48,10 +48,10 @@ def explain_servers(
     limits = binding_limits(candidates.arrays, table.take(mine), choose_batch=choose_batch)
     deciders = deciding_limits_of(candidates.arrays, table.take(mine))
     bindings: dict[int, _Bindings] = {s: {} for s in servers}
-    for row, found, decider in zip(mine.tolist(), limits, deciders, strict=True):
+    for row, limit, decider in zip(mine.tolist(), limits, deciders, strict=True):
         of_server = bindings[int(table.server[row])]
         text = "" if decider is None else decider_text(decider, _headings(candidates, int(table.server[row])))
-        stages = _with_stages(candidates, table, row, found)
+        stages = _with_stages(candidates, table, row, limit)
         of_server[names[table.accelerator[row]]] = {"binding": stages, "limited_by": text}
     alternatives = {key: _alternative(before, answer, key[0]) for key, answer in answers.items()}
     return tuple(_explained(before, s, bindings[s], alternatives) for s in servers)

@@ -431,14 +431,14 @@ def plan_figure(shown: PlannedSystem, before: PlannedSystem | None, panels: Sequ
     estimated = overview.plan.estimated_pools
     if estimated:
         note += f"; token times are estimated in {estimated:,} of {counted(len(overview.pools), 'pool')}"
-    found = tuple(panel for name in panels for panel in PANELS[name](shown, before))
-    if not found:
+    drawn = tuple(panel for name in panels for panel in PANELS[name](shown, before))
+    if not drawn:
         note += "; the plan has no nodes"
     parts = (note, _other_costs(overview.plan), left_out(shown, panels))
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
         note="; ".join(part for part in parts if part),
-        panels=found,
+        panels=drawn,
         types=shown.types,
     )
 

@@ -29,11 +29,11 @@ class Offers:
     @classmethod
     def of(cls, system: System) -> "Offers":
         """Return the offers of a system."""
-        found = {
+        by_type = {
             name: tuple(tier for tier in item.tiers if tier.committed)
             for name, item in system.accelerators.items()
         }
-        return cls({name: tiers for name, tiers in found.items() if tiers})
+        return cls({name: tiers for name, tiers in by_type.items() if tiers})
 
     @property
     def none(self) -> Taken:

@@ -93,8 +93,8 @@ def loop_variants(
     servers = list(_servers(system, steps, settings))
     variants = []
     for name, known in ((LOOP, False), (FORESIGHT, True)):
-        found = [(server.name, server.pool, server.run(0.0, known=known)) for server in servers]
-        variants.append(_variant(name, found, steps))
+        runs = [(server.name, server.pool, server.run(0.0, known=known)) for server in servers]
+        variants.append(_variant(name, runs, steps))
     return variants, tuple(_headroom(share, servers, steps) for share in HEADROOMS)
 
 
@@ -128,7 +128,7 @@ class _ReplayedServer:
         return self._simulated(decide, plan)
 
     def _simulated(self, decide: Decide, plan: Sequence[int]) -> _Outcome:
-        found, desired, waiting, before_s = _Outcome(), plan[0], 0.0, 0.0
+        outcome, desired, waiting, before_s = _Outcome(), plan[0], 0.0, 0.0
         ready_at_s = [0.0] * desired
         for k, end_s in enumerate(self.periods.ends_s):
             span_s, count = end_s - before_s, self.periods.counts[k]
@@ -136,18 +136,18 @@ class _ReplayedServer:
             offered, within = self.periods.rates_rps[k] * span_s, self.capacity.within_rps * ready * span_s
             is_long = waiting > self.capacity.max_batch * max(1, ready)
             waiting = max(0.0, waiting + count - self.capacity.most_rps * ready * span_s)
-            found.offered += offered
-            found.missed += max(0.0, offered - within)
-            found.late += count if is_long else max(0.0, count - within)
-            found.replica_s += desired * span_s
-            found.states.append((self.periods.step_of[k], span_s, plan[k], desired, ready))
+            outcome.offered += offered
+            outcome.missed += max(0.0, offered - within)
+            outcome.late += count if is_long else max(0.0, count - within)
+            outcome.replica_s += desired * span_s
+            outcome.states.append((self.periods.step_of[k], span_s, plan[k], desired, ready))
             now = sum(at_s <= end_s for at_s in ready_at_s)
             wanted = max(1, decide(k, waiting, ReplicaStatus(now, desired - now)))
             ready_at_s = sorted(ready_at_s)[:wanted]
             ready_at_s += [end_s + self.settings.startup_s] * (wanted - len(ready_at_s))
-            found.changes += wanted != desired
-            found.most, desired, before_s = max(found.most, wanted), wanted, end_s
-        return found
+            outcome.changes += wanted != desired
+            outcome.most, desired, before_s = max(outcome.most, wanted), wanted, end_s
+        return outcome
 
 
 def _servers(system: System, steps: Sequence[LoadStep], settings: LoopSettings) -> Iterator[_ReplayedServer]:
@@ -170,15 +170,15 @@ def _servers(system: System, steps: Sequence[LoadStep], settings: LoopSettings) 
 
 def _pools(system: System, plan: Plan, names: Sequence[str]) -> Iterator[tuple[str, Pool, float]]:
     """Yield the largest pool of each server, with the maximum throughput of a replica [requests/s]."""
-    found = [
+    running = [
         (name, max(pools, key=lambda pool: pool.max_arrival_rate_rpm))
         for name in names
         if (pools := [pool for pool in plan.serving_pools_of(name) if pool.num_replicas])
     ]
-    if found:
+    if running:
         arrays = arrays_of(system)
-        stable = stable_rates_of(arrays, pool_pairs(arrays, found)[0]).tolist()
-        yield from ((name, pool, rate) for (name, pool), rate in zip(found, stable, strict=True))
+        stable = stable_rates_of(arrays, pool_pairs(arrays, running)[0]).tolist()
+        yield from ((name, pool, rate) for (name, pool), rate in zip(running, stable, strict=True))
 
 
 def _periods(system: System, name: str, steps: Sequence[LoadStep], rng: np.random.Generator) -> _Periods:
@@ -203,22 +203,22 @@ def _periods(system: System, name: str, steps: Sequence[LoadStep], rng: np.rando
 
 
 def _headroom(share: float, servers: Sequence[_ReplayedServer], steps: Sequence[LoadStep]) -> HeadroomOutcome:
-    found = [server.run(share, known=False) for server in servers]
+    outcomes = [server.run(share, known=False) for server in servers]
     days = (steps[-1].time_s - steps[0].time_s) / SECONDS_PER_HOUR / 24
-    offered = sum(item.offered for item in found)
+    offered = sum(item.offered for item in outcomes)
     return HeadroomOutcome(
         headroom=share,
-        replica_hours_per_day=sum(item.replica_s for item in found) / SECONDS_PER_HOUR / days,
-        late=sum(item.late for item in found) / offered if offered else 0.0,
-        changes=sum(item.changes for item in found),
+        replica_hours_per_day=sum(item.replica_s for item in outcomes) / SECONDS_PER_HOUR / days,
+        late=sum(item.late for item in outcomes) / offered if offered else 0.0,
+        changes=sum(item.changes for item in outcomes),
     )
 
 
 def _variant(
-    name: str, found: Sequence[tuple[str, Pool, _Outcome]], steps: Sequence[LoadStep]
+    name: str, runs: Sequence[tuple[str, Pool, _Outcome]], steps: Sequence[LoadStep]
 ) -> ReplayPolicy:
     hours = (steps[-1].time_s - steps[0].time_s) / SECONDS_PER_HOUR
-    costs = {server: pool.cost_cents_per_h / pool.num_replicas for server, pool, _ in found}
+    costs = {server: pool.cost_cents_per_h / pool.num_replicas for server, pool, _ in runs}
     servers = tuple(
         ReplayedServer(
             server=server,
@@ -230,19 +230,19 @@ def _variant(
             held=0,
             most_replicas=item.most,
         )
-        for server, _, item in found
+        for server, _, item in runs
     )
-    points = tuple(_points(found, steps, costs))
+    points = tuple(_points(runs, steps, costs))
     return ReplayPolicy.of_servers(servers, hours, name=name, rules=RECOMMENDED, points=points)
 
 
 def _points(
-    found: Sequence[tuple[str, Pool, _Outcome]], steps: Sequence[LoadStep], costs: Mapping[str, float]
+    runs: Sequence[tuple[str, Pool, _Outcome]], steps: Sequence[LoadStep], costs: Mapping[str, float]
 ) -> Iterator[ReplayStep]:
     """Yield the state in each interval of the trace: means of the loads, and the last numbers of replicas."""
     count = len(steps) - 1
     load, capacity, cost, planned, desired, ready = (np.zeros(count) for _ in range(6))
-    for server, pool, item in found:
+    for server, pool, item in runs:
         steps_of, spans_s, *numbers = np.array(item.states).T
         at = steps_of.astype(int)
         length_s = np.bincount(at, spans_s, count)
@@ -252,7 +252,7 @@ def _points(
         last = np.zeros((3, count))
         last[:, at] = numbers
         planned, desired, ready = planned + last[0], desired + last[1], ready + last[2]
-    for server, _, _ in found:
+    for server, _, _ in runs:
         rate = 0.0
         for k, following in enumerate(steps[1:]):
             reported = next((o for o in following.planned.values() if o.name == server), None)

@@ -448,16 +448,16 @@ def of_shape(run: SimulatedRun, shape: int) -> SimulatedRun:
 
 
 def _latency(
-    found: Distribution, predicted_ms: float | None, predicted: Percentiles | None
+    simulated: Distribution, predicted_ms: float | None, predicted: Percentiles | None
 ) -> SimulatedLatency | None:
     """Return a simulated latency as a document, with its predictions; None if no request has this latency."""
-    if np.isnan(found.mean.value):
+    if np.isnan(simulated.mean.value):
         return None
-    percentiles = {f"p{percent}": _interval(value) for percent, value in found.percentiles.items()}
+    percentiles = {f"p{percent}": _interval(value) for percent, value in simulated.percentiles.items()}
     return SimulatedLatency(
         predicted_mean=predicted_ms,
         predicted_percentiles=predicted,
-        mean=_interval(found.mean),
+        mean=_interval(simulated.mean),
         **percentiles,
     )
 

@@ -33,14 +33,14 @@ class Prediction:
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
     """Return the predictions for pools with load; each pool is given with the name of its server."""
     arrays = arrays_of(system)
-    found: dict[int, Prediction] = {}
+    by_row: dict[int, Prediction] = {}
     for rows, some, performance in performances(arrays, *pool_pairs(arrays, pools)):
         delay_ms = arrays.servers.delay_ms[some.server, some.accelerator]
-        found |= zip(rows.tolist(), _predictions(performance, delay_ms), strict=True)
+        by_row |= zip(rows.tolist(), _predictions(performance, delay_ms), strict=True)
         for i, row in enumerate(rows.tolist()):
             load = system.servers[pools[row][0]].current.load
-            found[row] = replace(found[row], shapes=_of_shapes(load, performance, i))
-    return [found[row] for row in range(len(pools))]
+            by_row[row] = replace(by_row[row], shapes=_of_shapes(load, performance, i))
+    return [by_row[row] for row in range(len(pools))]
 
 
 def _of_shapes(load: Load, performance: Performance, row: int) -> dict[TargetMeasure, float]:
@@ -81,8 +81,8 @@ def _predictions(performance: Performance, delay_ms: FloatArray) -> Iterator[Pre
     percentiles = {metric: percentiles_of(performance, metric) for metric in LATENCIES}
     for row, offset_ms in enumerate(delay_ms.tolist()):
         own: dict[str, Percentiles | None] = {
-            metric: _later(found[row], offset_ms * (metric in DELAYED))
-            for metric, found in percentiles.items()
+            metric: _later(times_ms[row], offset_ms * (metric in DELAYED))
+            for metric, times_ms in percentiles.items()
         }
         yield Prediction(e2e_ms=float(e2e_ms[row]), percentiles=own)
 

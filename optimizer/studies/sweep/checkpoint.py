@@ -94,8 +94,8 @@ def answered(
     parts = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
     count = len(items) - len(missing)
     batches = [tuple(items[key] for key in part) for part in parts]
-    for part, found in zip(parts, as_done(work, batches), strict=True):
-        values = [each.model_dump(mode="json", by_alias=True) for each in found]
+    for part, answers in zip(parts, as_done(work, batches), strict=True):
+        values = [each.model_dump(mode="json", by_alias=True) for each in answers]
         done.add(dict(zip(part, values, strict=True)))
         count += len(part)
         tell(count, len(items))
