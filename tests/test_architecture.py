@@ -79,7 +79,7 @@ PARTS = {
     "rows": "optimizer.candidates",
     "offers": "optimizer.candidates",
     "divisions": "optimizer.topologies",
-    "coupling": "optimizer.topologies",
+    "topology": "optimizer.topologies",
     "staying": "optimizer.plan",
     "decision": "optimizer.solvers",
     "uses": "optimizer.plan",

@@ -257,7 +257,7 @@ class Candidates:
     shared: SharedCards | None = None
     """Patterns of shared cards; None if no server can share one."""
     offered: Mapping[str, CandidateTable] = field(default_factory=dict)
-    """Candidates that features add, by feature; those of a feature with a coupling need its rows."""
+    """Candidates that features add, by feature; those of a feature with a topology need its rows."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of available amounts in a what-if question, by limit and item."""
     undivided: "Candidates | None" = None
@@ -266,7 +266,7 @@ class Candidates:
     @property
     def own_tables(self) -> list[CandidateTable]:
         """Tables of all candidates that serve one server by themselves."""
-        alone = [each.name for each in FEATURES if not each.has_coupling and each.name in self.offered]
+        alone = [each.name for each in FEATURES if not each.has_topology and each.name in self.offered]
         return [self.table, self.over_limit, self.with_reserve, *(self.offered[name] for name in alone)]
 
     def with_tables(

@@ -50,14 +50,14 @@ def _single(problem: Problem) -> Formulation:
 def _mixed(problem: Problem) -> Formulation:
     """Return the model that chooses a number of replicas for every column (eq. 39-48)."""
     columns, most, each = mixed_columns(problem)
-    servers = _with_partners(problem, np.unique(problem.table.server[columns]))
+    servers = _served_with(problem, np.unique(problem.table.server[columns]))
     mixed = Formulation(problem, columns, most, each, servers)
     counts = problem.counted[servers]
     mixed.value_offset, mixed.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
     _add_columns(mixed, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.is_running[servers] - counts
     for one in problem.topologies:  # topologies define for which other columns a server can have replicas
-        leaves[(one.served_by_rows & ~one.idle)[servers]] = 0.0
+        leaves[(one.served_by_rows & ~one.optional)[servers]] = 0.0
     _add_unserved(mixed, 0.0, leaves)
     blocks = [_staying(mixed), _keeping(mixed), *mixed.topology_blocks()]
     mixed.unreserved_servers = mine = servers[problem.reserve.wanted[servers]]
@@ -75,7 +75,7 @@ def _mixed(problem: Problem) -> Formulation:
     return mixed
 
 
-def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
+def _served_with(problem: Problem, servers: IntArray) -> IntArray:
     """Return the given servers plus those that share a load with them, which can lack candidates."""
     joint = [g for each in problem.topologies for g in each.groups() if each.served_by_rows[[*g]].all()]
     partners = [s for group in joint if np.isin(group, servers).any() for s in group]

@@ -281,7 +281,7 @@ class Problem:
     def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the chosen servers plus the servers that topologies couple to them, shape (S,)."""
         for each in self.topologies:
-            chosen = each.together(chosen)
+            chosen = each.with_partners(chosen)
         return chosen
 
     def without_idle(self, replicas: IntArray) -> IntArray:
@@ -419,7 +419,9 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     limits, prices = priced_limits(candidates, table)
     accelerators = len(candidates.arrays.accelerator_names) + 2  # with rentals and shared cards
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
-    idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
+    optional = np.logical_or.reduce(
+        [np.zeros(len(names) + extra, np.bool_), *(each.optional for each in topologies)]
+    )
     to_serve, members = (servers.load_rps > 0) | (servers.min_replicas > 0), servers.members
 
     def by_server(values: Array, last: float = 0) -> Array:
@@ -429,7 +431,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     return Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
-        to_serve=frozen(by_server(to_serve) & ~idle),
+        to_serve=frozen(by_server(to_serve) & ~optional),
         **{name: by_server(getattr(servers, name)) for name in _OF_SERVERS},
         priority=by_server(servers.priority, int(servers.priority.max(initial=1))),
         max_replicas=by_server(servers.max_replicas, MAX_COUNT),
@@ -440,7 +442,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         reserve=ReserveArrays(*reserve),
         prices=prices,
         preference=bool(servers.preference.any()),
-        members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
+        members=replace(members, load_rps=np.where(optional[members.server], 0.0, members.load_rps)),
         topologies=topologies,
         excluded=frozenset(s for s, name in enumerate(names) if name in excluded),
     )
@@ -481,8 +483,8 @@ def _rows_and_topologies(
     names = {name for topology in used for name in topology.coupled(candidates.system)}
     coupled = [s for s, name in enumerate(candidates.arrays.server_names) if name in names]
     if coupled:
-        together = np.isin(table.server, coupled) & (table.source == Source.replicas)
-        table = replace(table, source=frozen(np.where(together, Source.coupled, table.source)))
+        needs_rows = np.isin(table.server, coupled) & (table.source == Source.replicas)
+        table = replace(table, source=frozen(np.where(needs_rows, Source.coupled, table.source)))
     rows = [topology.of(candidates, of == place, servers) for place, topology in enumerate(used, 1)]
     topologies = [each for each in rows if each is not None]
     left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]

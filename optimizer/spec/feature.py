@@ -58,8 +58,8 @@ class Feature:
     """Other features that can be used together with this one; None: all that do not use a refused field."""
     has_offers: bool = False
     """Whether the feature has a module `offers` whose function `offered` returns additional candidates."""
-    has_coupling: bool = False
-    """Whether the feature has a module `coupling`, a topology with its own variables and rows."""
+    has_topology: bool = False
+    """Whether the feature has a module `topology`, a topology with its own variables and rows."""
     has_checks: bool = False
     """Whether the feature has a module `checks` whose function `check` finds errors of plans."""
     faults: Callable[[Documents], Iterator[Finding]] = _none

@@ -41,7 +41,7 @@ from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
     largest_shares,
     routes_by_server,
-    with_partners,
+    served_with,
     with_routed_loads,
 )
 from optimizer.features.shared_queues.feature import SHARED_QUEUES
@@ -291,9 +291,9 @@ class System:
         servers = with_possible_roles(with_possible_pools(self.servers))
         return self if servers is self.servers else self.with_pool_servers(servers, has_all_pools=True)
 
-    def together(self, names: Iterable[str]) -> list[str]:
+    def served_with(self, names: Iterable[str]) -> list[str]:
         """Return the given servers plus those that can only be served in full together with one of them."""
-        return with_partners(self.routes.values(), names)
+        return served_with(self.routes.values(), names)
 
     def shares_of(self, route: Route) -> dict[str, float]:
         """Return the planned load of each server of a route, divided by the rate of the route."""

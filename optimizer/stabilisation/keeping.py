@@ -75,7 +75,7 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
         while (group := _next_group(plan, runs, excluded)) and not again:
             lowest = system.priority(system.servers[group[0]]) if planner.may_repeat else None
             kept |= share_out({name: runs[name] for name in group}, left_by(system, plan, kept, lowest))
-            excluded.update(system.together(group))
+            excluded.update(system.served_with(group))
             again = left_by(system, plan, kept).is_short
         if not again:
             return plan if kept == system.kept else solved.with_kept(kept).plan

@@ -91,8 +91,8 @@ class _Search:
         They stay if no server loses service as a result, or if moving would reduce service at their priority.
         """
         before, lowest = (self.allowed, self.kept), self._priority(blocked[0])
-        together = self.system.together
-        here = {name: _accelerators_of(self.system, self.running, name) for name in together(blocked)}
+        served_with = self.system.served_with
+        here = {name: _accelerators_of(self.system, self.running, name) for name in served_with(blocked)}
         self.allowed = before[0] | {name: accelerators for name, accelerators in here.items() if accelerators}
         staying: Plan | None = self.plan()
         stays = self.allowed
@@ -102,7 +102,7 @@ class _Search:
         elif _serves_as_much(staying, plan, self.system):
             self.tried |= set(blocked)
             return staying
-        movers = [name for name in together(blocked[:1]) if plan.allocations.get(name)]
+        movers = [name for name in served_with(blocked[:1]) if plan.allocations.get(name)]
         goals = {name: tuple(pool.accelerator for pool in plan.serving_pools_of(name)) for name in movers}
         self.allowed = before[0] | goals
         self.kept = before[1] | _both(plan, self.system, self.running, self.kept, movers)
@@ -128,7 +128,7 @@ class _Search:
         if name in self.allowed:
             return elsewhere
         cards = left_by(self.system, plan, self.kept, self._priority(name) - 1)
-        runs = {each: self.runs.get(each, {}) for each in self.system.together([name])}
+        runs = {each: self.runs.get(each, {}) for each in self.system.served_with([name])}
         # 0 kept replicas: the server must stop on these accelerators before it can move.
         none = {(each, on): 0 for each in runs for on in runs[each] if on in self.system.accelerators}
         self.kept |= none | share_out(runs, cards)

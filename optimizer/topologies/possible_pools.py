@@ -46,7 +46,7 @@ class PoolTopology(ServerTopology, Generic[P]):
     """Load of each server, shape (S,)."""
     served_by_rows: BoolArray
     """Mask of all possible pools and their servers, shape (S,)."""
-    idle: BoolArray
+    optional: BoolArray
     """Mask of the possible pools that are not the server itself, shape (S,)."""
 
     @classmethod
@@ -60,12 +60,12 @@ class PoolTopology(ServerTopology, Generic[P]):
         """
         if not choices:
             return None
-        load_rps, (served_by_rows, idle) = np.zeros(servers), np.zeros((2, servers), np.bool_)
+        load_rps, (served_by_rows, optional) = np.zeros(servers), np.zeros((2, servers), np.bool_)
         load_rps[: len(candidates.arrays.servers.load_rps)] = candidates.arrays.servers.load_rps
         served_by_rows[[s for each in choices for s in each.servers]] = True
-        idle[served_by_rows] = True
-        idle[[each.whole for each in choices]] = False
-        return cls(tuple(choices), load_rps, served_by_rows, idle)
+        optional[served_by_rows] = True
+        optional[[each.whole for each in choices]] = False
+        return cls(tuple(choices), load_rps, served_by_rows, optional)
 
     @abstractmethod
     def chosen(self, table: CandidateTable, replicas: IntArray) -> Iterator[tuple[P, Sequence[int]]]:
@@ -83,12 +83,12 @@ class PoolTopology(ServerTopology, Generic[P]):
         kept = (each for each in self.choices if servers is None or servers[list(each.servers)].any())
         return replace(self, choices=tuple(kept))
 
-    def together(self, chosen: BoolArray) -> BoolArray:
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the mask `chosen` with every possible pool of each server set as the server itself."""
-        together = chosen.copy()
+        partnered = chosen.copy()
         for each in self.choices:
-            together[list(each.servers)] = chosen[each.whole]
-        return together
+            partnered[list(each.servers)] = chosen[each.whole]
+        return partnered
 
     def groups(self) -> Iterator[Sequence[int]]:
         """Yield the indices of the possible pools of each server."""

@@ -105,7 +105,7 @@ class Topology(ABC):
     """Reason for messages why a coupled server is not served although its own replicas would fit."""
     served_by_rows: BoolArray
     """Mask of the servers whose load the rows of the topology carry."""
-    idle: BoolArray
+    optional: BoolArray
     """Mask of the servers that need no replicas of their own."""
 
     @classmethod
@@ -151,7 +151,7 @@ class Topology(ABC):
         """Return the topology with only the given candidates and, if given, only the servers in a mask."""
         return self
 
-    def together(self, chosen: BoolArray) -> BoolArray:
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the mask `chosen`, extended by the servers that can only be served together with these."""
         return chosen
 
@@ -216,6 +216,6 @@ class ServerTopology(Topology):
         return []
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return the mask `full` of servers served in full; those that can be idle always count as such."""
+        """Return the mask `full` of servers served in full; optional servers always count as such."""
         nobody = np.zeros(len(full), np.bool_)
-        return np.where(self.served_by_rows, self.idle | self.served(table, replicas, nobody), full)
+        return np.where(self.served_by_rows, self.optional | self.served(table, replicas, nobody), full)

@@ -7,6 +7,6 @@ MIRRORED = Feature(
     fields=("mirrored",),
     goes_with=frozenset({"places"}),
     refused_options={"milp_solver": "the greedy solver cannot plan twins"},
-    has_coupling=True,
+    has_topology=True,
     has_checks=True,
 )

@@ -98,7 +98,7 @@ def _run(loop: Loop, rng: random.Random) -> None:
             shrunk = {kind for kind, count in cards.items() if count < loop.system.capacity[kind]}
             loop.change(rates, cards)
         gone = [name for name in names if rng.random() < 0.1]
-        missing = frozenset(loop.system.together(gone))
+        missing = frozenset(loop.system.served_with(gone))
         silent = frozenset(name for name in names if rng.random() < 0.3)
         ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
         loop.snapshot(missing, silent)

@@ -34,7 +34,7 @@ DISAGGREGATION = Feature(
     },
     goes_with=frozenset(),
     refuses_shapes="request shapes and prefixes are not planned in prefill and decode pools",
-    has_coupling=True,
+    has_topology=True,
     has_checks=True,
     faults=role_problems,
 )

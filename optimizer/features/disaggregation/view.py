@@ -9,7 +9,6 @@ import numpy as np
 from optimizer.candidates import Candidates
 from optimizer.candidates.class_rows import ServerRows
 from optimizer.candidates.pairs import Pairs
-from optimizer.features.disaggregation.coupling import PossibleRoles, RoleChoices
 from optimizer.features.disaggregation.streams import (
     ROLES,
     RolePool,
@@ -17,6 +16,7 @@ from optimizer.features.disaggregation.streams import (
     is_seeded,
     wholes_with_roles,
 )
+from optimizer.features.disaggregation.topology import PossibleRoles, RolePoolTopology
 from optimizer.features.disaggregation.uses import Reason, RolePoolUse, RoleUse, SizedWay, TtftParts
 from optimizer.plan.document import Plan
 from optimizer.queueing.targets import target_ratio
@@ -62,7 +62,7 @@ def role_uses(
     if not wholes:
         return {}
     sized = candidates_of_all_pools(system, wholes, candidates)
-    topology = RoleChoices.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
+    topology = RolePoolTopology.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
     fixed_ms = handover_of(system.options).fixed_ms
     result = {}

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.candidates import Candidates
-from optimizer.features.disaggregation.coupling import RoleChoices
 from optimizer.features.disaggregation.streams import name_in_plans
-from optimizer.features.length_pools.coupling import LengthPools
+from optimizer.features.disaggregation.topology import RolePoolTopology
 from optimizer.features.length_pools.streams import (
     Division,
     owner_of_pool,
 )
+from optimizer.features.length_pools.topology import LengthPoolTopology
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.system import System
@@ -49,7 +49,7 @@ def decided(
         excluded: names of servers that get no replicas.
     """
     divisions: dict[str, Division] = {}
-    for topology in (problem.topology(LengthPools), problem.topology(RoleChoices)):
+    for topology in (problem.topology(LengthPoolTopology), problem.topology(RolePoolTopology)):
         if topology is not None:
             divisions |= topology.divisions(candidates, problem.table, solution.replicas)
     if not divisions:

@@ -26,6 +26,6 @@ LENGTH_POOLS = Feature(
         "saturation_policy": "a server with pools by length is served in full or not at all",
         "headroom_share": _NO_RESERVE,
     },
-    has_coupling=True,
+    has_topology=True,
     faults=length_pool_problems,
 )

@@ -9,7 +9,6 @@ import numpy as np
 
 from optimizer.arrays import grouped
 from optimizer.candidates import Candidates
-from optimizer.features.length_pools.coupling import LengthPools, PossiblePools
 from optimizer.features.length_pools.streams import (
     LengthPool,
     boundary_tokens,
@@ -17,6 +16,7 @@ from optimizer.features.length_pools.streams import (
     shape_names,
     wholes_of,
 )
+from optimizer.features.length_pools.topology import LengthPoolTopology, PossiblePools
 from optimizer.features.length_pools.uses import LengthPoolUse, LengthUse, Reason, SizedPool
 from optimizer.plan.document import Plan
 from optimizer.schema import Server
@@ -61,7 +61,7 @@ def length_uses(
     if not wholes:
         return {}
     sized = candidates_of_all_pools(system, wholes, candidates)
-    topology = LengthPools.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
+    topology = LengthPoolTopology.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
     parts = grouped(
         (one.whole.name, one)

@@ -30,7 +30,7 @@ ROUTES = Feature(
         "headroom_share": _NO_RESERVE,
     },
     refuses_shapes="the kinds of a route state the lengths of its requests",
-    has_coupling=True,
+    has_topology=True,
     faults=route_problems,
     faults_alone=kind_problems,
 )

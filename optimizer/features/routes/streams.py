@@ -186,7 +186,7 @@ def routes_by_server(routes: Iterable[Route]) -> dict[str, Route]:
     return {name: route for route in routes for name in (route.small, route.large)}
 
 
-def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
+def served_with(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
     """Return the servers, plus the other server of each route: routes are served in full or not at all.
 
     Args:

@@ -8,7 +8,6 @@ import numpy as np
 
 from optimizer.arrays import sorted_by_key
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.features.routes.coupling import Routing
 from optimizer.features.routes.divisions import Division, RouteArrays
 from optimizer.features.routes.streams import (
     flows_of,
@@ -18,6 +17,7 @@ from optimizer.features.routes.streams import (
     small_rpm,
     with_all_requests,
 )
+from optimizer.features.routes.topology import RouteTopology
 from optimizer.features.routes.uses import RoutedKind, RouteUse, traffic_rpm
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import Plan
@@ -38,7 +38,7 @@ def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisi
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
     }
-    routing = problem.topology(Routing)
+    routing = problem.topology(RouteTopology)
     if routing is not None:
         for route, division in routing.divisions(problem.table, solution.replicas):
             divisions[route.name] = division

@@ -28,7 +28,7 @@ SHARED_CARDS = Feature(
         "headroom_share": _NO_RESERVE,
     },
     refuses_shapes="a shared card computes with one mean request of each server",
-    has_coupling=True,
+    has_topology=True,
     has_checks=True,
     faults=shared_card_problems,
 )

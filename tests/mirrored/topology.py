@@ -36,7 +36,7 @@ class Mirrors(Topology):
     place_of: IntArray
     """Place of each accelerator as a number, shape (A,)."""
     served_by_rows: BoolArray
-    idle: BoolArray
+    optional: BoolArray
 
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:
@@ -89,13 +89,13 @@ class Mirrors(Topology):
         """Return the number of twins that can be needed, shape (C,)."""
         return np.where(table.pattern >= 0, self.most[np.maximum(table.pattern, 0)], 0).astype(np.float64)
 
-    def together(self, chosen: BoolArray) -> BoolArray:
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the chosen servers, plus the artificial server of the twins."""
         return np.append(chosen[:-1], True)
 
     def groups(self) -> Iterator[Sequence[int]]:
         """Yield the mirrored servers together with the artificial server of the twins."""
-        yield *np.unique(self.owner).tolist(), len(self.idle) - 1
+        yield *np.unique(self.owner).tolist(), len(self.optional) - 1
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
         """Return a mask of servers served in full; mirrored ones only with twins for all replicas."""
@@ -128,4 +128,4 @@ class Mirrors(Topology):
         return Variables(np.zeros(0), lambda _: np.zeros(0), tuple), rows
 
 
-COUPLING = Mirrors
+TOPOLOGY = Mirrors

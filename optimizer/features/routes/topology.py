@@ -22,7 +22,7 @@ ENDLESS = np.inf
 
 
 @dataclass(frozen=True)
-class Routing(ServerTopology):
+class RouteTopology(ServerTopology):
     """All routes with load in a planning problem, as a topology of solvers."""
 
     place: ClassVar[str] = "routes"
@@ -31,34 +31,34 @@ class Routing(ServerTopology):
     routes: tuple[RouteArrays, ...]
     served_by_rows: BoolArray
     """Mask of servers that belong to a route, shape (S,)."""
-    idle: BoolArray
+    optional: BoolArray
     """Mask of the small servers of routes, shape (S,); they can be without replicas, because the large ones
     can serve all requests.
     """
 
     @classmethod
-    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":  # noqa: ARG003
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "RouteTopology | None":  # noqa: ARG003
         """Create the topology of a system's routes; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
         routes = tuple(RouteArrays.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
-        served_by_rows, idle = np.zeros((2, servers), np.bool_)
-        idle[[route.small for route in routes]] = True
+        served_by_rows, optional = np.zeros((2, servers), np.bool_)
+        optional[[route.small for route in routes]] = True
         served_by_rows[[index for route in routes for index in (route.small, route.large)]] = True
-        return cls(routes, served_by_rows, idle) if routes else None
+        return cls(routes, served_by_rows, optional) if routes else None
 
-    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":  # noqa: ARG002
+    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "RouteTopology":  # noqa: ARG002
         """Return the topology for some candidates; `servers`, if given, masks the large servers to keep."""
         routes = tuple(route for route in self.routes if servers is None or servers[route.large])
-        idle = np.zeros(len(self.idle), np.bool_)
-        idle[[route.small for route in routes]] = True
-        return replace(self, routes=routes, idle=idle)
+        optional = np.zeros(len(self.optional), np.bool_)
+        optional[[route.small for route in routes]] = True
+        return replace(self, routes=routes, optional=optional)
 
-    def together(self, chosen: BoolArray) -> BoolArray:
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the mask `chosen` with the small server of each route set as its large one."""
-        together = chosen.copy()
+        partnered = chosen.copy()
         for route in self.routes:
-            together[route.small] = chosen[route.large]
-        return together
+            partnered[route.small] = chosen[route.large]
+        return partnered
 
     def groups(self) -> Iterator[Sequence[int]]:
         """Yield the indices of the small and the large server of each route."""
@@ -118,8 +118,8 @@ class Routing(ServerTopology):
             _add_loads(rows, route, (small, rate[small]), (large, rate[large]), unserved, place)
             _add_shares(rows, route, unserved, place)
             # If the variable for "the large server has no replica" is 1, none of its columns can be used.
-            together = float(columns.most[large].sum())
-            rows.add_one(-ENDLESS, together, (large, np.ones(len(large))), ([place + 1], [together]))
+            most = float(columns.most[large].sum())
+            rows.add_one(-ENDLESS, most, (large, np.ones(len(large))), ([place + 1], [most]))
             place += 2 + count
             integer += [True, True, *[False] * count]
             upper += [1.0, 1.0, *route.upper.tolist()]
@@ -194,4 +194,4 @@ def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) 
         rows.add_one(-ENDLESS, scale * route.max_loss, (shares, scale * route.quality))
 
 
-COUPLING = Routing
+TOPOLOGY = RouteTopology

@@ -51,7 +51,7 @@ class PossibleRoles:
 
 
 @dataclass(frozen=True)
-class RoleChoices(PoolTopology[PossibleRoles]):
+class RolePoolTopology(PoolTopology[PossibleRoles]):
     """All servers with load whose pools by role are not yet chosen, as a topology of solvers."""
 
     place: ClassVar[str] = "disaggregation"
@@ -66,7 +66,7 @@ class RoleChoices(PoolTopology[PossibleRoles]):
         return [name for name, one in wholes.items() if one.disaggregation == "required"]
 
     @classmethod
-    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "RoleChoices | None":  # noqa: ARG003
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "RolePoolTopology | None":  # noqa: ARG003
         """Create the topology of a system's possible pools; None if all are chosen."""
         index = {name: s for s, name in enumerate(candidates.system.servers)}
         pools = grouped(
@@ -203,4 +203,4 @@ def _labels(choices: Sequence[PossibleRoles], one_of: IntArray, server: IntArray
         yield f"z_{column}", "has its replicas on this accelerator", int(server[column]), -1
 
 
-COUPLING = RoleChoices
+TOPOLOGY = RolePoolTopology

@@ -52,7 +52,7 @@ class PossiblePools:
 
 
 @dataclass(frozen=True)
-class LengthPools(PoolTopology[PossiblePools]):
+class LengthPoolTopology(PoolTopology[PossiblePools]):
     """All servers with load whose pools by length are not yet chosen, as a topology of solvers."""
 
     place: ClassVar[str] = "poolsByLength"
@@ -67,7 +67,7 @@ class LengthPools(PoolTopology[PossiblePools]):
         return [name for name, one in wholes.items() if one.pools_by_length == "required"]
 
     @classmethod
-    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "LengthPools | None":  # noqa: ARG003
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "LengthPoolTopology | None":  # noqa: ARG003
         """Create the topology of a system's possible pools; None if all pools are chosen."""
         pools = grouped(
             (pool.whole.name, (s, pool))
@@ -158,4 +158,4 @@ def _labels(choices: Sequence[PossiblePools], one_of: IntArray, server: IntArray
         yield f"z_{column}", "has its replicas on this accelerator", int(server[column]), -1
 
 
-COUPLING = LengthPools
+TOPOLOGY = LengthPoolTopology

@@ -21,7 +21,7 @@ from optimizer.topologies.topology import ModelColumns, Topology, Variables
 
 
 @dataclass(frozen=True)
-class CardUnits(Topology):
+class CardTopology(Topology):
     """The topology of shared cards: the rates that one card of each pattern carries."""
 
     place: ClassVar[str] = "servers"
@@ -36,7 +36,7 @@ class CardUnits(Topology):
     """Rate of each server that one unit of each pattern carries [requests/s], shape (K, P)."""
     served_by_rows: BoolArray
     """Mask without any server, because candidates carry the load of servers on shared cards; shape (S,)."""
-    idle: BoolArray
+    optional: BoolArray
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
@@ -44,24 +44,24 @@ class CardUnits(Topology):
         return [] if candidates.shared is None else card_rows(candidates, candidates.shared)
 
     @classmethod
-    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "CardUnits | None":  # noqa: ARG003
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "CardTopology | None":  # noqa: ARG003
         """Create the topology of a system's shared cards; None if no server can share a card."""
         shared, nobody = candidates.shared, frozen(np.zeros(servers, np.bool_))
         if shared is None:
             return None
         return cls(shared.servers, shared.load_rps, frozen(shared.rates_rps), nobody, nobody)
 
-    def together(self, chosen: BoolArray) -> BoolArray:
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the mask `chosen` of servers with the artificial server of the units set."""
         return np.append(chosen[:-1], True)
 
     def groups(self) -> Iterator[Sequence[int]]:
         """Yield one group: the indices of the servers that can share cards, and of the artificial server."""
-        yield *self.servers.tolist(), len(self.idle) - 1
+        yield *self.servers.tolist(), len(self.optional) - 1
 
     def differs(self, other: Topology) -> bool:
         """Return whether the patterns of another topology have different rates."""
-        return not (isinstance(other, CardUnits) and np.array_equal(self.rates_rps, other.rates_rps))
+        return not (isinstance(other, CardTopology) and np.array_equal(self.rates_rps, other.rates_rps))
 
     def shares(self, pattern: IntArray) -> FloatArray:
         """Return the share of each server's load, at most 1, that a unit of each row carries; shape (K, R).
@@ -99,7 +99,7 @@ class CardUnits(Topology):
         """Return constraints that make units carry the loads of servers on shared cards (eq. 233)."""
         pattern, count = table.pattern[columns.rows], len(self.servers)
         shares, rows = self.shares(pattern), ModelRows()
-        place = np.full(len(self.idle), -1)
+        place = np.full(len(self.optional), -1)
         place[self.servers] = np.arange(count)
         server, column = np.nonzero(shares)
         on_cards = np.flatnonzero(table.source[columns.rows] == Source.on_cards)
@@ -119,8 +119,8 @@ class CardUnits(Topology):
         on_cards = np.isin(self.servers, table.server[(replicas > 0) & (table.source == Source.on_cards)])
         carries = (self.rates_rps[on_cards] > 0).any(axis=0)
         is_unit = table.pattern >= 0
-        idle = is_unit & ~np.append(carries, False)[np.where(is_unit, table.pattern, -1)]
-        return np.where(idle, 0, replicas)
+        unused = is_unit & ~np.append(carries, False)[np.where(is_unit, table.pattern, -1)]
+        return np.where(unused, 0, replicas)
 
 
-COUPLING = CardUnits
+TOPOLOGY = CardTopology
