@@ -163,7 +163,7 @@ def solve_in_full(
         candidates = find_candidates(with_all_pools, memo, lambda: deadline.passed)
     with clock.stage("solve"):
         problem = build_problem(candidates, excluded)
-        solution = choose(problem, backend, deadline)
+        solution = solve_problem(problem, backend, deadline)
         size = partial(find_candidates, memo=memo)
         modelled = candidates, problem, solution
         candidates, problem, solution = decided(system, *modelled, size, excluded)
@@ -198,7 +198,7 @@ def _check_extras(backend: str, write_model_to: Path | None) -> None:
         check_model_file(write_model_to)
 
 
-def choose(
+def solve_problem(
     problem: Problem,
     backend: str = "highs",
     deadline: Deadline | None = None,
@@ -225,13 +225,13 @@ def choose(
     session, with_patterns = _session(backend), backend.lower() == "highs"
     check_columns(problem)
 
-    def solved(stage: Problem, due: Deadline) -> Solution:
+    def solve_stage(stage: Problem, due: Deadline) -> Solution:
         # A saturation policy splits the problem into stages; without one, the only stage is the problem
         # itself.
         of_stage = related if stage is problem else None
         return solve_exactly(stage, session, due, with_patterns=with_patterns, related=of_stage)
 
-    return solve_in_stages(problem, solved, deadline, repeats_first=related is not None)
+    return solve_in_stages(problem, solve_stage, deadline, repeats_first=related is not None)
 
 
 def _session(backend: str) -> SessionFactory:

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.steady import server_steady_state
-from optimizer.queueing.bulk.windows import beyond_when_free
+from optimizer.queueing.bulk.windows import late_when_free
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.law import (
     IterationCoefficients,
@@ -54,7 +54,7 @@ def simulations() -> None:
     """The part of the latencies that takes no chain, before the other worker comes to it; the engine."""
     row = np.zeros(2 * SERVER.size)
     oldest = OldestLeft(np.zeros(1), np.zeros((2, 1)))
-    beyond_when_free(SERVER, 0.2, 100.0, row, row[: SERVER.size].copy(), oldest)
+    late_when_free(SERVER, 0.2, 100.0, row, row[: SERVER.size].copy(), oldest)
     for replica in REPLICAS:
         run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), replica, Effort(requests=500))
 

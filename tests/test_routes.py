@@ -31,7 +31,7 @@ from optimizer import (
     verify,
 )
 from optimizer.candidates import find_candidates
-from optimizer.features.routes.divisions import COMFORTABLE, RouteArrays
+from optimizer.features.routes.divisions import COMFORTABLE, RouteFlows
 from optimizer.features.routes.streams import largest_mean
 from optimizer.plan.proof import prove
 from optimizer.schema import Route
@@ -112,11 +112,11 @@ def test_shares_lose_the_least_quality_within_comfort(seed: int) -> None:
             assert full is None or full > route.max_loss - 1e-8
 
 
-def _random_arrays(rng: np.random.Generator) -> RouteArrays:
+def _random_arrays(rng: np.random.Generator) -> RouteFlows:
     count = int(rng.integers(1, 5))
     lower = rng.choice([0.0, 0.1], count)
     again = lower / (1 - lower) * rng.integers(0, 2)
-    return RouteArrays(
+    return RouteFlows(
         name="r",
         small=0,
         large=1,
@@ -130,7 +130,7 @@ def _random_arrays(rng: np.random.Generator) -> RouteArrays:
     )
 
 
-def _least_loss(route: RouteArrays, small_rps: float, large_rps: float) -> float | None:
+def _least_loss(route: RouteFlows, small_rps: float, large_rps: float) -> float | None:
     """Return the least quality lost within two capacities, by SciPy; None if nothing fits."""
     found = linprog(
         route.quality,
@@ -476,7 +476,7 @@ def test_a_small_server_without_replicas_gets_no_share() -> None:
         }
     )
     for large_rps in (1.0, 3.0):
-        division = RouteArrays.of(route, ("s", "l")).division(0.0, large_rps)
+        division = RouteFlows.of(route, ("s", "l")).division(0.0, large_rps)
         assert division is not None
         assert division.shares == (0.0, 0.0)
 

@@ -15,7 +15,7 @@ from slow_cases import seeds
 
 from optimizer import explain, find_candidates, load_system, solve, verify
 from optimizer.features.nodes.fields import NodeType
-from optimizer.features.nodes.packing import NodePool, undivided
+from optimizer.features.nodes.packing import NodePool, indivisible_sizes
 from optimizer.features.nodes.sections import node_value_sections
 from optimizer.features.nodes.staying import Lot
 from optimizer.features.nodes.view import packed
@@ -25,7 +25,9 @@ from optimizer.render.money import Money
 from optimizer.solvers.compact import highs_session, solve_milp
 from optimizer.solvers.problem import build_problem
 
-CHAINS = [c for k in (1, 2, 3) for c in itertools.combinations((1, 2, 3, 4, 6, 8), k) if not [*undivided(c)]]
+CHAINS = [
+    c for k in (1, 2, 3) for c in itertools.combinations((1, 2, 3, 4, 6, 8), k) if not [*indivisible_sizes(c)]
+]
 
 
 def example(nodes: list[Json] | None = None, **options: Any) -> Json:

@@ -260,7 +260,7 @@ class Candidates:
     """Candidates that features add, by feature; those of a feature with a topology need its rows."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of available amounts in a what-if question, by limit and item."""
-    undivided: "Candidates | None" = None
+    of_all_pools: "Candidates | None" = None
     """Candidates with all possible pools by length, if the system has only those that were chosen."""
 
     @property

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 
 from optimizer.candidates import Candidates, SizingMemo, find_candidates
 from optimizer.checking.machines import whole_machines
+from optimizer.checking.mistakes import likely_mistakes
 from optimizer.checking.prices import odd_prices
 from optimizer.checking.shapes import shape_warnings
 from optimizer.checking.sizes import sized_warnings
-from optimizer.checking.slips import slips
 from optimizer.errors import SpecError
 from optimizer.kinds.laws import laws_known
 from optimizer.plan import Plan
@@ -140,7 +140,7 @@ def _findings(
     yield from odd_prices(system, index)
     yield from whole_machines(index)
     yield from _unmeasured_lengths(system, index)
-    yield from slips(system, index)
+    yield from likely_mistakes(system, index)
     if candidates is not None:
         yield from sized_warnings(candidates, index, pools, memo)
         yield from shape_warnings(candidates, index, memo)

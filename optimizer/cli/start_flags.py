@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from optimizer.checking.slips import SHORTEST_MS
+from optimizer.checking.mistakes import SHORTEST_MS
 from optimizer.cli.flags import given_values, number_of_shapes
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag

@@ -3,7 +3,7 @@
 from typing import Any
 
 from optimizer.errors import AnalysisError
-from optimizer.features.length_pools.streams import check_undivided
+from optimizer.features.length_pools.streams import refuse_pools_by_length
 from optimizer.features.nodes.feature import NODES
 from optimizer.features.routes.hourly import HourlyRoutesField, hourly_routes
 from optimizer.features.shared_cards.hourly import HourlyCardsField, hourly_cards
@@ -22,7 +22,7 @@ def check_hours(system: System) -> None:
         SpecError: a server has pools by length.
         AnalysisError: the system has nodes.
     """
-    check_undivided(system.servers.values(), "horizon")
+    refuse_pools_by_length(system.servers.values(), "horizon")
     if NODES.name in system.features:
         text = "nodes: reserving and renting nodes by the hour is not planned; plan each load with solve"
         raise AnalysisError(text)

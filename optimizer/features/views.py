@@ -108,16 +108,16 @@ def placement_names(plan: Plan, system: System) -> Iterator[str]:
     yield from card_names(plan, system)
 
 
-def recomputed_sections(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:
+def recomputed_fields(facts: Facts, candidates: Candidates | None) -> dict[str, Any]:
     """Return the fields of a plan as they follow from what it places, without the solver."""
     plan, rented = facts.plan, recomputed_rentals(facts)
     placed = replace(facts.placed, rented=rented) if rented else facts.placed
     joint = JointService(plan.served_in_queues_rpm, recomputed_divisions(facts))
     has_reserve = {item.server: item.has_reserve for item in plan.reserves}
-    return sections(placed, joint, facts.placed.members, plan.unserved, has_reserve, candidates)
+    return plan_fields(placed, joint, facts.placed.members, plan.unserved, has_reserve, candidates)
 
 
-def sections(
+def plan_fields(
     placed: PlanPlacements,
     joint: JointService,
     members: Members,

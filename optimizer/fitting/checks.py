@@ -190,14 +190,14 @@ def _consistent(record: RunRecord, say: Say) -> tuple[float, float]:
             )
             return most, done / most
         return rate or completed_rps, duration
-    told = f"{quantity(rate)} requests/s times {quantity(duration)} s is not the {quantity(done)} completed: "
+    note = f"{quantity(rate)} requests/s times {quantity(duration)} s is not the {quantity(done)} completed: "
     judge = next((other for other in others if other), completed_rps)
     if abs(math.log(rate / judge)) < abs(math.log(completed_rps / judge)):
         say(
-            "rate", f"{told}{quantity(done / rate)} s are used, because the other figures agree with the rate"
+            "rate", f"{note}{quantity(done / rate)} s are used, because the other figures agree with the rate"
         )
         return rate, done / rate
-    say("rate", f"{told}{quantity(completed_rps)} requests/s are used")
+    say("rate", f"{note}{quantity(completed_rps)} requests/s are used")
     return completed_rps, duration
 
 

@@ -62,9 +62,9 @@ def fit(
     """
     engine = read_engine(options.key.engine)
     model = one_model(benchmarks, options.key.model)
-    told = sentences(note for benchmark in benchmarks for note in benchmark.decisions)
+    remarks = sentences(note for benchmark in benchmarks for note in benchmark.decisions)
     if not any(benchmark.runs for benchmark in benchmarks):
-        raise FitError(f"no run is left: {'; '.join(told)}")
+        raise FitError(f"no run is left: {'; '.join(remarks)}")
     runs, repeated = distinct([prepared(run, options) for benchmark in benchmarks for run in benchmark.runs])
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = split_runs(usable, options.hold_out)
@@ -76,7 +76,7 @@ def fit(
     best, problem = most_probable(problem, prior, starts(prior, kept), progress)
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
     replayed = list(zip((*kept, *held_out), simulate_all(replays, [best.law])[0], strict=True))
-    warnings = [*repeated, *told, *cost_of_assumed_lengths(best, problem, kept), *words_of(best, kept)]
+    warnings = [*repeated, *remarks, *cost_of_assumed_lengths(best, problem, kept), *words_of(best, kept)]
     warnings += [*shape_warnings(kept), *options.settings.notes()]
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     warnings += _unusable_notes(len(runs) - len(usable))

@@ -211,5 +211,5 @@ def _with_intervals(value: dict[str, Any]) -> dict[str, Any]:
         for key, error in errors.items()
         if error
     }
-    told = f"the profile is of an earlier version: intervals are {Z} standard errors; fit the reports again"
-    return {**value, "fit": {**kept, "intervals": ends, "warnings": [told, *report.get("warnings", ())]}}
+    note = f"the profile is of an earlier version: intervals are {Z} standard errors; fit the reports again"
+    return {**value, "fit": {**kept, "intervals": ends, "warnings": [note, *report.get("warnings", ())]}}

@@ -91,32 +91,32 @@ def check_capacity(runs: Sequence[BenchmarkRun], kv_tokens: int | None) -> list[
         )
     held = {run.source: mean_in_flight(run) * (run.prompts.mean + run.answers.mean / 2) for run in runs}
     source, most = max(held.items(), key=lambda item: item[1])
-    told = (
+    note = (
         f"kv-capacity: {counted(kv_tokens, 'token')} hold less than the {quantity(most, 2)} tokens of the "
         f"requests in flight of {source}: they wait in the model; correct it, unless requests share prefixes"
     )
-    return [told] if most > kv_tokens else []
+    return [note] if most > kv_tokens else []
 
 
 def distinct(runs: Sequence[BenchmarkRun]) -> tuple[list[BenchmarkRun], list[str]]:
     """Return the runs without those that repeat another one, and a sentence about each that does."""
     benchmark_runs: dict[BenchmarkRun, BenchmarkRun] = {}
-    told = []
+    notes = []
     for run in runs:
         first = benchmark_runs.setdefault(replace(run, source=""), run)
         if first is not run:
-            told.append(f"{run.source} is the same measurement as {first.source}: it counts once")
-    return list(benchmark_runs.values()), told
+            notes.append(f"{run.source} is the same measurement as {first.source}: it counts once")
+    return list(benchmark_runs.values()), notes
 
 
 def hardly_overlap(runs: Sequence[BenchmarkRun]) -> list[str]:
     """Return a warning if requests overlap so little that no effect of the batch is measurable."""
     most = max(mean_in_flight(run) for run in runs)
-    told = (
+    note = (
         f"requests hardly overlap, at most {quantity(most, 3)} in flight: gamma and what grows with the "
         "batch are not known, and alpha includes reading the context; add a run with many users"
     )
-    return [] if most >= OVERLAP else [told]
+    return [] if most >= OVERLAP else [note]
 
 
 def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:

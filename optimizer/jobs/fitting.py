@@ -51,7 +51,7 @@ def predict_points(
 
     known = read_profile(profile)
     benchmark = read_benchmark(points, replace(stated, cards=known.acc_count))
-    for note in benchmark.told:
+    for note in benchmark.remarks:
         tell(note)
     return predict(known, benchmark.runs)
 

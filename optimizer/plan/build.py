@@ -12,7 +12,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, tabulate_as_served
 from optimizer.candidates.pairs import Pairs
 from optimizer.candidates.replica_power import power_of_rows
-from optimizer.features.views import JointService, sections, with_placements_elsewhere
+from optimizer.features.views import JointService, plan_fields, with_placements_elsewhere
 from optimizer.plan.document import Plan, PlanLevel, Unserved
 from optimizer.plan.rows import figures_at_load, origin_of, owner_of
 from optimizer.plan.shortages import Shortages
@@ -53,7 +53,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     placed = replace(placed, pools={**pools, **dict.fromkeys(without_pools, ())})
     unserved = [*_unserved(candidates, problem, replicas, placed, joint)]
     held = dict(zip(names, reserves_held(problem, replicas)[1].tolist(), strict=False))
-    fields = sections(placed, joint, placed.members, unserved, held, candidates)
+    fields = plan_fields(placed, joint, placed.members, unserved, held, candidates)
     return Plan(
         inferplan_version=optimizer.__version__,
         document_hash=candidates.system.document_hash,

@@ -413,7 +413,7 @@ class Plan(Printed, Warned):
             raise IncompletePlanError("; ".join(shortages))
 
     @property
-    def divisions(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+    def partitions(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Request shapes of each pool by length, or roles of pools, by server."""
         lengths = {name: tuple(pool.shapes for pool in use.pools) for name, use in self.length_pools.items()}
         return lengths | {name: use.choice for name, use in self.disaggregation.items()}
@@ -430,7 +430,7 @@ class Plan(Printed, Warned):
 
     def planned_in(self, system: System) -> System:
         """Return the system with only the pools by length of the plan."""
-        return system.divided(self.divisions)
+        return system.partitioned(self.partitions)
 
     def applied_to(self, system: System) -> System:
         """Return the system with the plan as its current allocations.

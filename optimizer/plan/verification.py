@@ -13,7 +13,7 @@ from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.features.reserves.checks import check_before_reserves, check_reserves
 from optimizer.features.table import FEATURES, part_of
-from optimizer.features.views import recomputed_sections
+from optimizer.features.views import recomputed_fields
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
@@ -97,5 +97,5 @@ def _check_limits(facts: Facts) -> Iterator[str]:
 
 def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
     """Yield the differences of all sections from those that follow from the placements."""
-    for name, true in recomputed_sections(facts, candidates).items():
+    for name, true in recomputed_fields(facts, candidates).items():
         yield from differences(true, getattr(facts.plan, name), Plan.model_fields[name].alias or name)

@@ -84,7 +84,7 @@ def _ordinary(config: Config, type_: str) -> Layer:
         raise config.error(config.key("gate"), "must be true, false, per-head or per-element")
     gate_width = 1 if gate is True and "gating" in config.values else gates[gate]
     more = {"heads": heads, "kv": kv, "width": width, "value": value, "gate_width": gate_width}
-    more |= {"query_rank": query_rank, "direct": not query_rank, "own": not shared, "apart": not equal}
+    more |= {"query_rank": query_rank, "direct": not query_rank, "own": not shared, "separate": not equal}
     place = config.family.names.get("attention", "self_attn")
     matrices = matrices_of(config, "ordinary", place, more)
     limit = window_tokens(config) if type_ == "window" else None

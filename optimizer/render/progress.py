@@ -47,10 +47,10 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
         task = shown.add_task(what, total=None, count="")  # the number of parts is not known yet
 
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             shown.update(task, completed=done, total=total, count=f"{done:,}/{total:,}")
 
-        yield told
+        yield report
 
 
 @contextmanager

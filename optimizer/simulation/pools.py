@@ -161,11 +161,11 @@ class PooledReplicas(SimulatedReplica):
         from optimizer.simulation.machine.prefills import run_prefills
 
         count = len(work.computed)
-        apart: FloatArray = np.arange(count, dtype=np.float64) * 1e9
+        spaced_ms: FloatArray = np.arange(count, dtype=np.float64) * 1e9
         held, ends = (np.empty(count + 1), np.empty(count + 1)), np.empty(count)
-        arrays = apart, work.computed, work.cached, np.zeros(count)
+        arrays = spaced_ms, work.computed, work.cached, np.zeros(count)
         run_prefills(self.times, self.budget, UNLIMITED, arrays, held, ends)
-        return ends - apart
+        return ends - spaced_ms
 
     def _decoded(self, requests: Requests, work: "_Work", received_ms: FloatArray) -> SimulatedRun:
         """Return the run of all decode replicas, with the requests in their original order.

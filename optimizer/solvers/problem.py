@@ -261,8 +261,11 @@ class Problem:
         return bool(np.isfinite(self.limits.amount).any() or self.prices)
 
     @property
-    def is_compact_only(self) -> bool:
-        """Whether only the compact model can solve it, because not every column serves one server in full."""
+    def serves_jointly(self) -> bool:
+        """Whether some candidates serve only members of a queue, or several servers at once.
+
+        Prices and blocks are defined only if every candidate serves one server in full.
+        """
         return self.leaves_members or bool(self.topologies)
 
     @cached_property

@@ -164,8 +164,8 @@ class _Editor:
         if root.flow_style:
             return self._inserted(root, _Pair(*root.value[-1]), {section: [item]})
         column, length = root.start_mark.column, len(self._content)
-        apart = "" if self._content.endswith("\n") else self._newline
-        text = f"{apart}{self._line(column)}{self._block({section: [item]}, column)}{self._newline}"
+        separator = "" if self._content.endswith("\n") else self._newline
+        text = f"{separator}{self._line(column)}{self._block({section: [item]}, column)}{self._newline}"
         return _Edit(length, length, text)
 
     def _flow(self, value: object, column: int | None = None) -> str:

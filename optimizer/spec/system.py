@@ -26,9 +26,9 @@ from optimizer.features.disaggregation.streams import (
 )
 from optimizer.features.fields import SystemFeatureFields
 from optimizer.features.length_pools.streams import (
-    Division,
     LengthPool,
-    as_undivided,
+    Partition,
+    as_ordinary,
     target_of_pool,
     with_pools,
     with_possible_pools,
@@ -134,7 +134,7 @@ class System:
     """
     not_rented: tuple[str, ...] = ()
     """Servers for which the plan must not rent an external service. Not part of the documents."""
-    divisions: Mapping[str, Division] = field(default_factory=lambda: MappingProxyType({}))
+    partitions: Mapping[str, Partition] = field(default_factory=lambda: MappingProxyType({}))
     """Request shapes of each pool by length that a plan chose, by server. Not part of the documents."""
     has_all_pools: bool = False
     """Whether every possible pool by length is a planned server. Not part of the documents."""
@@ -177,7 +177,7 @@ class System:
         result = replace(result, rate_factors=self.rate_factors, kept=self.kept, not_rented=self.not_rented)
         if self.has_all_pools:
             return result.with_all_pools()
-        return result.divided(self.divisions) if self.divisions else result
+        return result.partitioned(self.partitions) if self.partitions else result
 
     def with_planned(
         self, servers: Mapping[str, Server], routes: Mapping[str, Route] = MappingProxyType({})
@@ -203,7 +203,7 @@ class System:
             options: changed optimizer options, which are not checked.
         """
         changed = self.options.model_copy(update=options)
-        return replace(self, servers=as_undivided(as_separate(servers)), options=changed, routes={})
+        return replace(self, servers=as_ordinary(as_separate(servers)), options=changed, routes={})
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -270,16 +270,16 @@ class System:
         servers = {name: server.model_copy(update={"external": None}) for name, server in renting.items()}
         return replace(self.with_planned(servers), not_rented=(*self.not_rented, *renting))
 
-    def divided(self, divisions: Mapping[str, Division]) -> "System":
+    def partitioned(self, partitions: Mapping[str, Partition]) -> "System":
         """Return the system in which servers are replaced by their pools by length, also after changes.
 
         Args:
-            divisions: shapes of each pool, by server.
+            partitions: shapes of each pool, by server.
         """
-        servers = with_roles(with_pools(self.servers, divisions), divisions) if divisions else self.servers
-        if servers is self.servers and divisions == self.divisions:
+        servers = with_roles(with_pools(self.servers, partitions), partitions) if partitions else self.servers
+        if servers is self.servers and partitions == self.partitions:
             return self
-        return self.with_pool_servers(servers, divisions=divisions)
+        return self.with_pool_servers(servers, partitions=partitions)
 
     def with_pool_servers(self, servers: Mapping[str, Server], **changes: Any) -> "System":
         """Return a copy whose planned servers have other pools by length; its documents can be changed."""

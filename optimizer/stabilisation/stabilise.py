@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-from optimizer.features.length_pools.streams import check_undivided
+from optimizer.features.length_pools.streams import refuse_pools_by_length
 from optimizer.features.versions.streams import share_of_load, whole_load
 from optimizer.plan import Plan
 from optimizer.plan.placements import PlanRow, placements_of, rows_of
@@ -120,7 +120,7 @@ def plan_next(
         SpecError: a server has pools by length.
         SolverError: the solver failed.
     """
-    check_undivided(system.servers.values(), "planning a running fleet")
+    refuse_pools_by_length(system.servers.values(), "planning a running fleet")
     running = running_pools(system, last, seen, rules.startup_s)
     return plan_running_fleet(system, running, kept_of(running, seen), planner)
 

@@ -18,7 +18,7 @@ from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import OutputDocument, is_none
 from optimizer.errors import SolverError
 from optimizer.features.table import FEATURES
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.plan.placements import rows_of
 from optimizer.plan.unneeded import unneeded_replicas
@@ -212,7 +212,7 @@ def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline
     system = candidates.system.with_options(**changes, **exact)
     other = replace(candidates, system=system)
     problem = build_problem(other)
-    plan = make_plan(other, problem, choose(problem, deadline=deadline))
+    plan = make_plan(other, problem, solve_problem(problem, deadline=deadline))
     if plan.status == "feasible":
         return OtherOptions(**changes)
     wrong = verify(plan, system, other)

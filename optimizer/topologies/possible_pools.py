@@ -165,7 +165,7 @@ def candidates_of_all_pools(
         wholes: the servers whose pools are wanted, by name.
         candidates: candidates of the system, which may have those of all pools; None to size them.
     """
-    sized = None if candidates is None else candidates.undivided
+    sized = None if candidates is None else candidates.of_all_pools
     if sized is not None:
         return sized
     alone = replace(system, servers=sorted_by_key(wholes), kept=MappingProxyType({}))

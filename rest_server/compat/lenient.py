@@ -245,8 +245,8 @@ def checked(entity: _Model, path: str) -> _Model:
     """
     if isinstance(entity, ModelProfile):
         theirs = entity.is_of_the_reference and kind_of_profile(entity) is KINDS[0]
-        told = "queue_model" in entity.model_fields_set
-        return entity if told or not theirs else entity.model_copy(update={"queue_model": REFERENCE})
+        stated = "queue_model" in entity.model_fields_set
+        return entity if stated or not theirs else entity.model_copy(update={"queue_model": REFERENCE})
     if isinstance(entity, Server):
         check_load(entity.current.load, f"{path}.currentAlloc.load." if path else "currentAlloc.load.")
     if not isinstance(entity, ServiceClass):

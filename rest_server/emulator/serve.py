@@ -11,7 +11,7 @@ import numpy as np
 import uvicorn
 
 from optimizer.errors import SpecError
-from optimizer.features.length_pools.streams import check_undivided
+from optimizer.features.length_pools.streams import refuse_pools_by_length
 from optimizer.plan import Plan
 from optimizer.plan.placements import services_of
 from optimizer.spec.system import System
@@ -44,7 +44,7 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         SpecError: the plan has no replica, or a port cannot be used.
         AnalysisError: a replica cannot be emulated.
     """
-    check_undivided(system.servers.values(), "emulate")
+    refuse_pools_by_length(system.servers.values(), "emulate")
     placed = placements(system, plan, settings.share)
     if not placed and not services_of(plan):
         raise SpecError(

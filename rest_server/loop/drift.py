@@ -111,8 +111,8 @@ class RefitMemory:
         informed = np.flatnonzero(np.sqrt(np.diag(matrix) / self.seconds) >= INFORMED)
         if not len(informed):
             return {}
-        apart = np.eye(len(informed)) - 1 / len(informed)
-        chosen = matrix[np.ix_(informed, informed)] + TOGETHER * self.seconds * apart
+        centring = np.eye(len(informed)) - 1 / len(informed)
+        chosen = matrix[np.ix_(informed, informed)] + TOGETHER * self.seconds * centring
         logs = np.linalg.lstsq(chosen, vector[informed], rcond=None)[0]
         limited = np.exp(np.clip(logs, -log(MAX_STEP), log(MAX_STEP)))
         return {self.parameters[i]: float(factor) for i, factor in zip(informed, limited, strict=True)}

@@ -13,8 +13,8 @@ from optimizer.errors import SpecError
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.schema.samples import DESCRIPTIONS, PREFIX, samples
 from optimizer.starters.use_cases import use_cases
-from rest_server.web.desk import Desk
 from rest_server.web.widgets import complain, heading
+from rest_server.web.workspace import Workspace
 
 _CHOOSE = """
 <q-btn flat no-caps label="Choose a YAML or JSON file" @click="props.pickFiles" />
@@ -36,15 +36,15 @@ Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 class DocumentTab:
     """Start tab: the document of a page, and controls to open another document."""
 
-    def __init__(self, desk: Desk, opens: Opens, max_bytes: int) -> None:
+    def __init__(self, workspace: Workspace, opens: Opens, max_bytes: int) -> None:
         """Create the tab.
 
         Args:
-            desk: state of the page.
+            workspace: state of the page.
             opens: function that opens a document and shows it in all tabs.
             max_bytes: maximum size of an upload [bytes].
         """
-        self._desk, self._opens = desk, opens
+        self._workspace, self._opens = workspace, opens
         with ui.element("div").classes("doors"):
             self._show_samples()
             _StartForm(self._start)
@@ -90,7 +90,7 @@ class DocumentTab:
 
     def show(self) -> None:
         """Show the document of the page and its findings."""
-        opened = self._desk.draft
+        opened = self._workspace.draft
         if self._editor.value != opened.text:
             self._editor.set_value(opened.text)
         self._findings.clear()
@@ -113,7 +113,7 @@ class DocumentTab:
         self._editor.reveal_line(line)
 
     async def _open_sample(self, name: str) -> None:
-        await self._opens(lambda: self._desk.open(f"{PREFIX}{name}"))
+        await self._opens(lambda: self._workspace.open(f"{PREFIX}{name}"))
 
     async def _uploaded(self, event: UploadEventArguments) -> None:
         try:
@@ -121,14 +121,14 @@ class DocumentTab:
         except UnicodeDecodeError as error:
             complain(f"{event.file.name}: not UTF-8 text (byte {error.start})")
             return
-        await self._opens(lambda: self._desk.open_text(text))
+        await self._opens(lambda: self._workspace.open_text(text))
 
     async def _apply(self) -> None:
         text = self._editor.value or ""
-        await self._opens(lambda: self._desk.open_text(text))
+        await self._opens(lambda: self._workspace.open_text(text))
 
     async def _start(self, facts: Mapping[str, Any]) -> None:
-        await self._opens(lambda: self._desk.start(json.dumps(facts)))
+        await self._opens(lambda: self._workspace.start(json.dumps(facts)))
 
 
 def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handler:

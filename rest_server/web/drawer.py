@@ -7,10 +7,10 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.desk import Desk
 from rest_server.web.shown import StudyView
 from rest_server.web.widgets import heading, show_static_tables
 from rest_server.web.work import study_view
+from rest_server.web.workspace import Workspace
 
 
 class Drawer:
@@ -18,18 +18,18 @@ class Drawer:
 
     def __init__(
         self,
-        desk: Desk,
+        workspace: Workspace,
         guarded: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
         attempt: Callable[[Mapping[str, str]], Awaitable[None]],
     ) -> None:
         """Create the closed drawer.
 
         Args:
-            desk: state of the page.
+            workspace: state of the page.
             guarded: function that awaits work and shows errors.
             attempt: function that applies the changes of a repair, and plans again.
         """
-        self._desk, self._guarded, self._attempt = desk, guarded, attempt
+        self._workspace, self._guarded, self._attempt = workspace, guarded, attempt
         self._dialog = ui.dialog().props('position=right seamless aria-label="Why this accelerator"')
         with self._dialog, ui.element("div").classes("drawer"):
             with ui.row().classes("tools"):
@@ -52,7 +52,9 @@ class Drawer:
             ui.label("Working out the alternatives …").classes("soft")
         self._dialog.open()
         options = json.dumps({"server": name})
-        answer = await self._guarded(partial(self._desk.answer, "study", study_view, "explain", options, ""))
+        answer = await self._guarded(
+            partial(self._workspace.answer, "study", study_view, "explain", options, "")
+        )
         if answer is None:
             self.close()
             return
@@ -71,7 +73,7 @@ class Drawer:
                             button.props(
                                 f'unelevated dense no-caps aria-label="Try it: {_plain(repair.text)}"'
                             )
-            show_static_tables(study.tables, self._desk.colours)
+            show_static_tables(study.tables, self._workspace.colours)
 
 
 def _plain(text: str) -> str:

@@ -17,9 +17,9 @@ from rest_server.security import KeyScope
 from rest_server.state import Snapshot
 from rest_server.v1.targets import current_snapshot, readings, unavailable_reason
 from rest_server.web.charts import Charts
-from rest_server.web.desk import Desk
 from rest_server.web.shown import tables_of
 from rest_server.web.widgets import Tables
+from rest_server.web.workspace import Workspace
 
 REFRESH_S = 2.0
 """Interval at which the fleet tab is refreshed [s]."""
@@ -31,9 +31,9 @@ MAX_NAMES = 3
 class FleetTab:
     """Fleet tab: the live fleet of a stateful service."""
 
-    def __init__(self, desk: Desk, service: Any) -> None:
+    def __init__(self, workspace: Workspace, service: Any) -> None:
         """Create the tab, and refresh it regularly."""
-        self._desk, self._service = desk, service
+        self._workspace, self._service = workspace, service
         self._shown: Snapshot | None = None
         with ui.element("div").classes("results"):
             with ui.column().classes("panel"):
@@ -44,7 +44,7 @@ class FleetTab:
 
     async def _refresh(self) -> None:
         try:
-            self._desk.check_scope(KeyScope.read)
+            self._workspace.check_scope(KeyScope.read)
         except SpecError as error:
             self._status.set_text(str(error))
             self._charts.clear()

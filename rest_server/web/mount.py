@@ -15,11 +15,11 @@ from optimizer.starters.use_cases import use_cases
 from rest_server.security import given_key
 from rest_server.web.access import PageHeaders, add_signing_in, key_in_cookies
 from rest_server.web.changes import Changes, read_query
-from rest_server.web.desk import FILE, Desk
 from rest_server.web.kept import KeptResults
 from rest_server.web.page import VisitorPage
 from rest_server.web.theme import ICON
 from rest_server.web.widgets import complain
+from rest_server.web.workspace import FILE, Workspace
 
 MESSAGES_KEPT = 1_000
 """Number of messages that are sent again after an interruption of the connection."""
@@ -66,13 +66,13 @@ async def _show(request: Request) -> None:
     state = nicegui_app.state
     headers = dict(request.headers.raw)
     key = given_key(headers) or key_in_cookies(headers.get(b"cookie", b""))
-    desk = Desk(state.service, key or None, state.path)
-    ui.context.client.on_delete(desk.close)
+    workspace = Workspace(state.service, key or None, state.path)
+    ui.context.client.on_delete(workspace.close)
     try:
         source, changes = read_query(request.url.query)
     except SpecError as error:
         source, changes = "", Changes()
         complain(str(error))
     source = source or (FILE if state.path is not None else "")
-    page = VisitorPage(desk, state.service, state.prefix, opens=bool(source))
+    page = VisitorPage(workspace, state.service, state.prefix, opens=bool(source))
     ui.timer(0.01, lambda: page.begin(source, changes), once=True)

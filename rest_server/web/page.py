@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 
 from optimizer.errors import InferplanError
 from rest_server.web.changes import Changes
-from rest_server.web.desk import Desk, message_of
 from rest_server.web.document_tab import DocumentTab
 from rest_server.web.fleet_tab import FleetTab
 from rest_server.web.plan_tab import PlanTab
 from rest_server.web.study_tab import StudyTab
 from rest_server.web.theme import PRIMARY, STYLE
 from rest_server.web.widgets import complain
+from rest_server.web.workspace import Workspace, message_of
 
 DEBOUNCE_S = 0.05
 """Time without further changes after which a plan is made [s]."""
@@ -24,16 +24,16 @@ DEBOUNCE_S = 0.05
 class VisitorPage:
     """The web page of one visitor."""
 
-    def __init__(self, desk: Desk, service: Any, prefix: str, *, opens: bool) -> None:
+    def __init__(self, workspace: Workspace, service: Any, prefix: str, *, opens: bool) -> None:
         """Create the page.
 
         Args:
-            desk: state of the page.
+            workspace: state of the page.
             service: the application.
             prefix: prefix of the page's paths.
             opens: whether the page opens a document immediately.
         """
-        self._desk, self._prefix = desk, prefix
+        self._workspace, self._prefix = workspace, prefix
         self._turn = 0
         self._waiting = 0
         settings = service.state.settings
@@ -70,14 +70,14 @@ class VisitorPage:
             self._tabs, value=self._plan if opens else self._document, animated=False, keep_alive=True
         ).style("background: transparent"):
             with ui.tab_panel(self._document).style("padding: 0"):
-                self._document_tab = DocumentTab(self._desk, self.open, settings.max_body_bytes)
+                self._document_tab = DocumentTab(self._workspace, self.open, settings.max_body_bytes)
             with ui.tab_panel(self._plan).style("padding: 0"):
-                self._plan_tab = PlanTab(self._desk, self.guarded, self.changed)
+                self._plan_tab = PlanTab(self._workspace, self.guarded, self.changed)
             with ui.tab_panel(self._studies).style("padding: 0"):
-                self._study_tab = StudyTab(self._desk, self.guarded)
+                self._study_tab = StudyTab(self._workspace, self.guarded)
             if self._fleet is not None:
                 with ui.tab_panel(self._fleet).style("padding: 0"):
-                    FleetTab(self._desk, service)
+                    FleetTab(self._workspace, service)
 
     async def _toggle(self) -> None:
         """Switch between the light and the dark theme; initially, the browser's settings decide."""
@@ -89,11 +89,11 @@ class VisitorPage:
         try:
             return await work()
         except (InferplanError, HTTPException) as error:
-            if not self._desk.is_closed:
+            if not self._workspace.is_closed:
                 complain(message_of(error))
             return None
         finally:
-            if not self._desk.is_closed:
+            if not self._workspace.is_closed:
                 self._wait_for(-1)
 
     def _wait_for(self, more: int) -> None:
@@ -107,28 +107,28 @@ class VisitorPage:
         """Open the document that a URL names, with the changes in the URL."""
         if source:
             self._plan_tab.open()  # empty, so that the page shows what it waits for
-            await self.open(lambda: self._desk.open(source, changes))
+            await self.open(lambda: self._workspace.open(source, changes))
 
     async def open(self, work: Callable[[], Awaitable[bool]]) -> None:
         """Await work that opens a document, show the document in all tabs, and plan it."""
         if not await self.guarded(work):
-            if not self._desk.is_closed:
+            if not self._workspace.is_closed:
                 self._plan_tab.show(is_new=False)
             return
-        opened = self._desk.opened
+        opened = self._workspace.opened
         self._document_tab.show()
-        errors = self._desk.draft.errors
+        errors = self._workspace.draft.errors
         if errors and opened.base:
             self._plan_tab.show_invalid(len(errors))
             self._tabs.set_value(self._document)
             return
         self._plan_tab.open()
         self._study_tab.open()
-        self._name.set_text(self._desk.name)
+        self._name.set_text(self._workspace.name)
         if opened.base:
             self._tabs.set_value(self._plan)
-            if self._desk.changes.given:
-                await self.guarded(self._desk.pin_document)
+            if self._workspace.changes.given:
+                await self.guarded(self._workspace.pin_document)
             await self._solve()
         else:
             self._tabs.set_value(self._document)
@@ -142,10 +142,12 @@ class VisitorPage:
             await self._solve()
 
     async def _solve(self) -> None:
-        ui.navigate.history.replace(f"{self._prefix}/" + (f"?{self._desk.query}" if self._desk.query else ""))
+        ui.navigate.history.replace(
+            f"{self._prefix}/" + (f"?{self._workspace.query}" if self._workspace.query else "")
+        )
         with self._plan_tab.planning():
-            solved = await self.guarded(self._desk.solve)
-        if not self._desk.is_closed:
+            solved = await self.guarded(self._workspace.solve)
+        if not self._workspace.is_closed:
             self._plan_tab.show(is_new=solved is not None)
-        if solved is not None and (outlook := await self.guarded(self._desk.outlook)) is not None:
+        if solved is not None and (outlook := await self.guarded(self._workspace.outlook)) is not None:
             self._plan_tab.show_outlook(outlook)

@@ -10,13 +10,13 @@ from nicegui import ui
 
 from optimizer.money import cost_unit
 from rest_server.web.charts import Charts
-from rest_server.web.desk import Desk
 from rest_server.web.drawer import Drawer
 from rest_server.web.server_table import ServerTable
 from rest_server.web.shown import Outlook, Repair, in_words
 from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import Tables, TileBar, heading, scroll_to, show_static_tables
 from rest_server.web.work import limits_view, report_file, written_document
+from rest_server.web.workspace import Workspace
 
 MAX_WARNINGS = 20
 """Maximum number of warnings that the tab shows."""
@@ -28,21 +28,23 @@ Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 class PlanTab:
     """Plan tab: the plan of a page, and controls to change the document."""
 
-    def __init__(self, desk: Desk, guarded: Guarded, changed: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, workspace: Workspace, guarded: Guarded, changed: Callable[[], Awaitable[None]]
+    ) -> None:
         """Create the tab.
 
         Args:
-            desk: state of the page.
+            workspace: state of the page.
             guarded: function that awaits work and shows errors.
             changed: function that is called after a change of the document.
         """
-        self._desk, self._guarded, self._changed = desk, guarded, changed
+        self._workspace, self._guarded, self._changed = workspace, guarded, changed
         self._buttons: dict[str, ui.button] = {}
         self._tried: Repair | None = None
         """Changes that would serve everything."""
         self._solves: list[float] = []
         """Starting times of the running solves."""
-        self._drawer = Drawer(desk, guarded, self._try)
+        self._drawer = Drawer(workspace, guarded, self._try)
         with ui.element("div").classes("whole").style("width: 100%") as self._body:
             self._wait = ui.label("").classes("panel wait")
             with ui.element("div").classes("strip"):
@@ -52,7 +54,7 @@ class PlanTab:
             with ui.element("div").classes("split plan"):
                 with ui.element("div").classes("controls").props("id=controls"):
                     self._show_actions()
-                    self._controls = WhatIf(desk, changed)
+                    self._controls = WhatIf(workspace, changed)
                 with ui.element("div").classes("results") as self._results:
                     self._servers = ServerTable(self._drawer.open_server)
                     self._charts = Charts()
@@ -76,8 +78,8 @@ class PlanTab:
     def _show_actions(self) -> None:
         with ui.column().classes("panel").style("gap: 0"):
             self._show_buttons(
-                ("Undo", partial(self._step, self._desk.undo)),
-                ("Reset", partial(self._step, self._desk.reset)),
+                ("Undo", partial(self._step, self._workspace.undo)),
+                ("Reset", partial(self._step, self._workspace.reset)),
                 ("Pin", self._pin),
                 ("Limited against unlimited", self._compare),
             )
@@ -97,11 +99,11 @@ class PlanTab:
 
     def _enable(self) -> None:
         """Enable only the buttons that would do something."""
-        has_plan = self._desk.plan is not None
+        has_plan = self._workspace.plan is not None
         enabled = {
-            "Undo": bool(self._desk.steps.before),
-            "Reset": bool(self._desk.changes.given),
-            "Pin": has_plan and self._desk.plan is not self._desk.pinned,
+            "Undo": bool(self._workspace.steps.before),
+            "Reset": bool(self._workspace.changes.given),
+            "Pin": has_plan and self._workspace.plan is not self._workspace.pinned,
         }
         for title, button in self._buttons.items():
             button.set_enabled(enabled.get(title, has_plan))
@@ -145,12 +147,12 @@ class PlanTab:
             yield
         finally:
             self._solves.remove(began)
-            if not self._solves and not self._desk.is_closed:
+            if not self._solves and not self._workspace.is_closed:
                 self._clock.deactivate()
                 self._results.classes(remove="stale")
 
     def _tell(self) -> None:
-        controls = self._desk.opened.controls
+        controls = self._workspace.opened.controls
         if self._solves and controls is not None:
             count, passed_s = len(controls.servers), time.monotonic() - self._solves[-1]
             noun = "server" if count == 1 else "servers"
@@ -165,7 +167,7 @@ class PlanTab:
         """
         self._controls.show()
         self._body.classes(remove="unplanned")
-        plan, pinned = self._desk.plan, self._desk.pinned
+        plan, pinned = self._workspace.plan, self._workspace.pinned
         if plan is None or self._solves:
             self._status.set_text(self._status.text if self._solves else "There is no plan.")
             return
@@ -191,7 +193,7 @@ class PlanTab:
 
     def show_outlook(self, outlook: Outlook) -> None:
         """Show the typical cost of the plan, and what would serve everything."""
-        plan, pinned = self._desk.plan, self._desk.pinned
+        plan, pinned = self._workspace.plan, self._workspace.pinned
         if plan is None:
             return
         compared = pinned if pinned is not plan else None
@@ -225,19 +227,19 @@ class PlanTab:
     async def _try(self, changes: Mapping[str, str]) -> None:
         self._drawer.close()
         scroll_to(self._body)
-        await self._step(partial(self._desk.change_all, changes))
+        await self._step(partial(self._workspace.change_all, changes))
 
     async def _try_remedy(self) -> None:
         if self._tried is not None:
             await self._try(self._tried.changes)
 
     def _pin(self) -> None:
-        self._desk.pin()
+        self._workspace.pin()
         self.show()
         ui.notify("Later plans are shown against this one.")
 
     async def _compare(self) -> None:
-        comparison = await self._guarded(partial(self._desk.answer, "compare", limits_view))
+        comparison = await self._guarded(partial(self._workspace.answer, "compare", limits_view))
         if comparison is not None:
             self._limits.clear()
             with self._limits:
@@ -249,10 +251,10 @@ class PlanTab:
         self, work: Callable[..., bytes | str], file: str, media_type: str, *arguments: str
     ) -> None:
         """Let the browser save the result of work on the document."""
-        content = await self._guarded(partial(self._desk.answer, file, work, *arguments))
+        content = await self._guarded(partial(self._workspace.answer, file, work, *arguments))
         if content is not None:
             ui.download.content(content, file, media_type)
 
     def _save_plan(self) -> None:
-        if self._desk.plan is not None:
-            ui.download.content(self._desk.plan.plan, "plan.json", "application/json")
+        if self._workspace.plan is not None:
+            ui.download.content(self._workspace.plan.plan, "plan.json", "application/json")

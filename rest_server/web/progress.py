@@ -39,7 +39,7 @@ class SharedProgress:
 
 
 @contextmanager
-def told(name: str) -> Iterator[Callable[[int, int], None]]:
+def reporting(name: str) -> Iterator[Callable[[int, int], None]]:
     """Context that yields the function by which work reports the numbers of finished and of all parts.
 
     Args:

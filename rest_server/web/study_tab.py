@@ -13,12 +13,12 @@ from urllib.parse import unquote_plus
 from nicegui import ui
 
 from optimizer.simulation.replicas import DEFAULT_REQUESTS
-from rest_server.web.desk import Desk
 from rest_server.web.plan_tab import Guarded
 from rest_server.web.progress import SharedProgress
 from rest_server.web.shown import Controls, StudyView
 from rest_server.web.widgets import complain, heading, scroll_to, show_static_tables
 from rest_server.web.work import study_view
+from rest_server.web.workspace import Workspace
 
 HOURS = 24
 PROGRESS_S = 0.5
@@ -28,14 +28,14 @@ PROGRESS_S = 0.5
 class StudyTab:
     """Study tab: controls and results of the studies of a page."""
 
-    def __init__(self, desk: Desk, guarded: Guarded) -> None:
+    def __init__(self, workspace: Workspace, guarded: Guarded) -> None:
         """Create the tab.
 
         Args:
-            desk: state of the page.
+            workspace: state of the page.
             guarded: function that awaits work and shows errors.
         """
-        self._desk, self._guarded = desk, guarded
+        self._workspace, self._guarded = workspace, guarded
         self._running: tuple[str, float, SharedProgress]
         self._stops: dict[str, ui.button] = {}
         """Buttons that stop a study, by name of the study; each is enabled while its study runs."""
@@ -100,7 +100,7 @@ class StudyTab:
             button.disable()
 
     def _stop(self) -> None:
-        self._desk.stop("study")
+        self._workspace.stop("study")
 
     def _enable_stop(self, running: str | None) -> None:
         for name, button in self._stops.items():
@@ -114,7 +114,7 @@ class StudyTab:
             self._tell()
             self._enable_stop(name)
             self._timer.activate()
-            work = partial(self._desk.answer, "study", study_view, name, options, progress.name)
+            work = partial(self._workspace.answer, "study", study_view, name, options, progress.name)
             outcome = await self._guarded(work)
         if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
@@ -135,7 +135,7 @@ class StudyTab:
         with self._answer, ui.element("div").classes("results result") as card:
             with ui.row().classes("tools"):
                 heading(f"{_TITLES[name]}{asked}")
-                changes = self._desk.changes.query("").partition("&")[2]
+                changes = self._workspace.changes.query("").partition("&")[2]
                 ui.label(f"{took_s:.1f} s{f', with {unquote_plus(changes)}' if changes else ''}").classes(
                     "soft"
                 )
@@ -146,7 +146,7 @@ class StudyTab:
                 data = base64.b64encode(study.picture).decode("ascii")
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
-            show_static_tables(study.tables, self._desk.colours)
+            show_static_tables(study.tables, self._workspace.colours)
         scroll_to(card)
 
     def open(self) -> None:
@@ -154,7 +154,7 @@ class StudyTab:
         self._stop()
         self._answer.clear()
         self._elapsed.set_text("")
-        controls = self._desk.opened.controls
+        controls = self._workspace.opened.controls
         if controls is not None:
             self._vary.set_options(_ranges(controls), value="load")
 

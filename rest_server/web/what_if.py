@@ -6,9 +6,9 @@ from typing import Any
 from nicegui import ui
 
 from rest_server.web.changes import OPTIONS
-from rest_server.web.desk import Desk
 from rest_server.web.shown import RESERVES, Controls, Quantity
 from rest_server.web.widgets import heading
+from rest_server.web.workspace import Workspace
 
 _TITLES = {
     "policy": "If cards are short",
@@ -38,14 +38,14 @@ PERCENTILES = ("mean", "50", "90", "95", "99")
 class WhatIf:
     """What-if controls for the values of a document."""
 
-    def __init__(self, desk: Desk, changed: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, workspace: Workspace, changed: Callable[[], Awaitable[None]]) -> None:
         """Create the controls.
 
         Args:
-            desk: state of the page.
+            workspace: state of the page.
             changed: function that is called after a change.
         """
-        self._desk, self._changed = desk, changed
+        self._workspace, self._changed = workspace, changed
         self._quiet = False
         self._shows: list[Callable[[], None]] = []
         self._box = ui.column().style("gap: 12px; min-width: 0; width: 100%")
@@ -54,7 +54,7 @@ class WhatIf:
         """Show the controls of a newly opened document."""
         self._box.clear()
         self._shows.clear()
-        controls = self._desk.opened.controls
+        controls = self._workspace.opened.controls
         if controls is None:
             return
         with self._box:
@@ -132,7 +132,7 @@ class WhatIf:
 
         def show() -> None:
             item = by_name.get(chosen.value)
-            field.set_value(None if item is None else item.read(self._desk.changes.given.get(item.key)))
+            field.set_value(None if item is None else item.read(self._workspace.changes.given.get(item.key)))
 
         def chose() -> None:
             self._quiet = True
@@ -190,12 +190,12 @@ class WhatIf:
                 value.
         """
         element.on_value_change(lambda event: self._change(key, write(event.value)))
-        self._shows.append(lambda: element.set_value(read(self._desk.changes.given.get(key))))
+        self._shows.append(lambda: element.set_value(read(self._workspace.changes.given.get(key))))
 
     def _change(self, key: str, text: str | None) -> Awaitable[None] | None:
         """Change the document; return the awaitable that plans it again, for the event handler."""
         if self._quiet:
             return None
-        before = self._desk.steps
-        self._desk.change(key, text)
-        return self._changed() if self._desk.steps != before else None
+        before = self._workspace.steps
+        self._workspace.change(key, text)
+        return self._changed() if self._workspace.steps != before else None

@@ -52,7 +52,7 @@ from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.work import system_from
 from rest_server.web.changes import OPTIONS, Changes
-from rest_server.web.progress import told
+from rest_server.web.progress import reporting
 from rest_server.web.shown import (
     Controls,
     Opened,
@@ -275,7 +275,7 @@ def study_view(
     study = STUDIES[name].study
     request = validated(study.options, json.loads(options))
     system = request.applied(changed_system(base, changes, settings))
-    with told(progress) as tell:
+    with reporting(progress) as tell:
         answer = study.answered(system, request, tell)
     assert study.sections is not None
     picture = b""

@@ -289,7 +289,7 @@ SAID = [
 
 
 def test_likely_slips_are_named_with_their_places(tmp_path: Path) -> None:
-    path = tmp_path / "slips.yaml"
+    path = tmp_path / "mistakes.yaml"
     path.write_text(SLIPS)
     found = check_documents(path)
     assert not found.faults

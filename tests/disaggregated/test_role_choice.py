@@ -11,7 +11,7 @@ from optimizer import SpecError, load_system, simulate, solve, verify
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.sections import role_section
 from optimizer.features.disaggregation.uses import TtftParts
-from optimizer.features.length_pools.streams import check_undivided
+from optimizer.features.length_pools.streams import refuse_pools_by_length
 from optimizer.kinds.replicas import LatencyFigures
 from optimizer.render.manifests import variants
 from optimizer.schema.messages import validated
@@ -177,7 +177,7 @@ def test_what_cannot_be_planned_is_refused_by_name(change: dict[str, Json], mess
 
 def test_studies_of_running_fleets_refuse_the_pools() -> None:
     with pytest.raises(SpecError, match="horizon does not support prefill and decode pools"):
-        check_undivided(load_system(document()).servers.values(), "horizon")
+        refuse_pools_by_length(load_system(document()).servers.values(), "horizon")
 
 
 def test_each_pool_has_a_deployment_and_a_simulation() -> None:

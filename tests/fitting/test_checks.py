@@ -256,7 +256,7 @@ def test_inferencex_states_seconds_and_lengths_as_asked_for() -> None:
     assert (found.tool, found.cards, run.max_in_flight, run.requests) == ("InferenceX", 8, 16, 160)
     assert (run.answers.mean, run.measured.ttft_ms) == (900, 48.0)
     assert run.measured.itl_ms == pytest.approx(10.0)
-    assert any("uniform from 0.8" in note for note in found.told)
+    assert any("uniform from 0.8" in note for note in found.remarks)
     agentic = {
         "hw": "b200-x4", "conc": 8, "tp": 4, "num_gpus": 4, "num_requests_successful": 200,
         "request_metrics": {
@@ -268,7 +268,7 @@ def test_inferencex_states_seconds_and_lengths_as_asked_for() -> None:
     }  # fmt: skip
     found = parse_benchmark("agg_agentic.json", json.dumps(agentic))
     assert found.runs[0].measured == pytest.approx((48.0, 10.0, 200 / 26.25))
-    assert "90% of prompt tokens came from the prefix cache" in " ".join(found.told)
+    assert "90% of prompt tokens came from the prefix cache" in " ".join(found.remarks)
     medians = {"hw": "b200", "conc": 4, "isl": 1024, "osl": 1024, "median_ttft": 0.05, "median_tpot": 0.008}
     (run,) = parse_benchmark("agg.json", json.dumps(medians)).runs
     assert run.measured == (50.0, 8.0, None)
@@ -311,7 +311,7 @@ def test_llmd_reports_state_units_replicas_and_cards() -> None:
     assert (found.model, found.cards, found.date) == ("org/m", 8, "2026-03-01")
     assert (run.arrivals, run.max_in_flight, run.completed) == (Arrivals.CLOSED, 4, 100)
     assert run.measured == pytest.approx((48.0, 10.0, 3.8))
-    assert "2 replicas (scenario.stack[].replicas)" in " ".join(found.told)
+    assert "2 replicas (scenario.stack[].replicas)" in " ".join(found.remarks)
     rated = text.replace("rate_qps: .inf", "rate_qps: 8.0").replace("concurrency: 8", "concurrency: .inf")
     (run,) = parse_benchmark("stage.yaml", rated).runs
     assert (run.arrivals, run.rate_rps, run.max_in_flight) == (Arrivals.POISSON, 4.0, None)
@@ -348,7 +348,7 @@ benchmarks:
     found = parse_benchmark("benchmarks.yaml", text)
     (run,) = found.runs
     assert (run.max_in_flight, run.duration_s, run.measured.itl_ms) == (4, 63.0, 10.0)
-    (note,) = found.told
+    (note,) = found.remarks
     assert note == (
         "benchmarks.yaml: benchmarks[1] is left out: the strategy 'trace' cannot be replayed; known are "
         "synchronous, throughput, concurrent, constant, poisson"

@@ -168,7 +168,7 @@ def test_vllm_bench_without_details() -> None:
     )
     assert run.measured == (30, 9, 4)
     assert found.date == "2026-01-05"
-    assert not found.told
+    assert not found.remarks
     (other,) = parse_benchmark("r.json", vllm(total_input_tokens=200 * 512 + 5_010)).runs
     assert (other.prompts.cv, other.prompts.assumed, other.answers.assumed) == (0.3, True, False)
     (named,) = parse_benchmark(
@@ -189,7 +189,7 @@ def test_vllm_bench_with_details_and_a_limit_in_flight() -> None:
     assert (run.arrivals, run.rate_rps, run.max_in_flight) == (Arrivals.CLOSED, None, 32)
     assert run.prompts.mean == 512
     assert run.prompts.cv == pytest.approx(0.5)
-    assert found.told == []
+    assert found.remarks == []
 
 
 def test_vllm_bench_with_appended_results() -> None:
@@ -206,8 +206,8 @@ def test_vllm_bench_with_ramp_up_is_rejected() -> None:
     ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 9, "request_rate": "inf"}
     found = parse_benchmark("r.json", vllm(**ramp))
     assert found.runs == ()
-    assert "is left out: the rate rises from 1 to 9 requests/s" in found.told[0]
-    assert "measure each rate in a separate run" in found.told[0]
+    assert "is left out: the rate rises from 1 to 9 requests/s" in found.remarks[0]
+    assert "measure each rate in a separate run" in found.remarks[0]
 
 
 def inference_perf(**load: Any) -> str:
@@ -243,7 +243,7 @@ def test_inference_perf_config_states_arrivals_model_and_limit(tmp_path: Path) -
     found = read_benchmark(stage)
     (run,) = found.runs
     assert (found.model, run.arrivals, run.rate_rps, run.max_in_flight) == ("org/m", Arrivals.POISSON, 5, 400)
-    assert not any("assumed even" in note for note in found.told)
+    assert not any("assumed even" in note for note in found.remarks)
     (tmp_path / "config.yaml").write_text("load: [")
     with pytest.raises(FitError, match=r"config\.yaml"):
         read_benchmark(stage)

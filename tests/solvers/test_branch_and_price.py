@@ -14,7 +14,7 @@ from optimizer import find_candidates, load_system, solve
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
 from optimizer.solvers.branch_and_price.master import MasterProblem
@@ -256,10 +256,10 @@ def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
     system = generate_system(250, 15, 6, seed, 1.2 + 0.5 * seed)
     if running:
         system = solve(system, milp_solver=False).applied_to(system)
-    single = choose(build_problem(find_candidates(system)), deadline=Deadline.after(0.05))
+    single = solve_problem(build_problem(find_candidates(system)), deadline=Deadline.after(0.05))
     mixed = build_problem(find_candidates(system.with_options(heterogeneous=True)))
     for limit_s in (0.5, 1.0):
-        found = choose(mixed, deadline=Deadline.after(limit_s))
+        found = solve_problem(mixed, deadline=Deadline.after(limit_s))
         assert_no_worse(mixed, found, single.replicas, best_initial_solution(mixed))
 
 

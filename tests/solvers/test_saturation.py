@@ -30,7 +30,7 @@ from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_document
-from optimizer.pipeline import choose, solve_in_full
+from optimizer.pipeline import solve_in_full, solve_problem
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
@@ -129,7 +129,7 @@ class Recorder:
 
     def solve(self, problem: Problem, deadline: Deadline) -> Solution:
         options = problem.options.model_copy(update={"saturation_policy": "None"})
-        solution = choose(replace(problem, options=options), deadline=deadline)
+        solution = solve_problem(replace(problem, options=options), deadline=deadline)
         self.calls.append((problem, solution))
         return solution
 

@@ -11,7 +11,7 @@ from slow_cases import seeds
 
 from optimizer import System, explain, find_candidates, load_system, solve
 from optimizer.arrays import IntArray
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.solvers.levels import is_better, levels_of
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
@@ -71,7 +71,7 @@ def problem_of(found: System) -> Problem:
 def test_without_limits_no_equal_answer_has_more_room(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed), unlimited=True)))
     for solver in ("separable", "greedy", "milp"):
-        found = choose(problem) if solver == "separable" else _chosen(seed, solver)
+        found = solve_problem(problem) if solver == "separable" else _chosen(seed, solver)
         others = all_answers(problem)
         assert not [other for other in others if is_better(problem, other, found.replicas)]
         equal = [other for other in others if not is_better(problem, found.replicas, other)]
@@ -84,13 +84,13 @@ def _chosen(seed: int, solver: str) -> Solution:
     """Choose with a solver for limited plans, from more units than anybody can take."""
     source = tied(random.Random(seed), milpSolver=solver == "milp", unlimited=False)
     source["count"] = [{"type": kind, "count": 1000} for kind in ("T", "U")]
-    return choose(problem_of(load_system(source)))
+    return solve_problem(problem_of(load_system(source)))
 
 
 @pytest.mark.parametrize("seed", seeds(7, 53))
 def test_no_server_could_move_to_more_spare_capacity(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed))))
-    found = choose(problem).replicas
+    found = solve_problem(problem).replicas
     others = all_answers(problem)
     assert not [other for other in others if is_better(problem, other, found)]
     table = problem.table

@@ -12,7 +12,7 @@ from coupled_fleets import random_coupled
 from slow_cases import mostly_slow, seeds
 
 from optimizer import Plan, System, explain, find_candidates, load_system, solve, verify
-from optimizer.pipeline import choose, solve_in_full
+from optimizer.pipeline import solve_in_full, solve_problem
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import interval_text, is_unsettled
 from optimizer.render.money import Money
@@ -39,7 +39,7 @@ def text_of(explanation: Explanation) -> str:
 
 
 def whole(problem: Problem, deadline: Deadline) -> Solution:
-    return choose(problem, deadline=deadline)
+    return solve_problem(problem, deadline=deadline)
 
 
 def with_fewer(document: Json, kind: str, count: int) -> System:
@@ -129,7 +129,7 @@ def test_solved_blocks_are_the_solution_of_the_whole(seed: int) -> None:
     found = solve_in_blocks(problem, whole, Deadline.after(3600)).solution
     assert found.status is Status.optimal
     assert (problem.left_by(found.replicas) >= 0).all()
-    assert_levels_are(found, choose(problem))
+    assert_levels_are(found, solve_problem(problem))
 
 
 def test_blocks_that_do_not_differ_keep_their_solutions() -> None:

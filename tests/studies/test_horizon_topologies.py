@@ -14,7 +14,7 @@ from slow_cases import mostly_slow
 
 from optimizer import System, load_system, solve
 from optimizer.cli.main import main
-from optimizer.features.routes.divisions import RouteArrays
+from optimizer.features.routes.divisions import RouteFlows
 from optimizer.features.routes.view import capacities_rps, divisions_within
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import stated_loads
@@ -128,12 +128,12 @@ def test_replicas_of_the_peak_divide_every_smaller_rate(seed: int) -> None:
 def test_the_largest_rate_is_where_the_division_ends(seed: int) -> None:
     system = routed(seed)
     capacities = capacities_rps(system.routes["r0"], solve(system))
-    most = RouteArrays.of(system.routes["r0"], ("s0", "l0")).most_rps(*capacities)
+    most = RouteFlows.of(system.routes["r0"], ("s0", "l0")).most_rps(*capacities)
     low, high = 0.0, 100.0
 
     def divides(factor: float) -> bool:
         return (
-            RouteArrays.of(at_rate(system, factor).routes["r0"], ("s0", "l0")).division(*capacities)
+            RouteFlows.of(at_rate(system, factor).routes["r0"], ("s0", "l0")).division(*capacities)
             is not None
         )
 

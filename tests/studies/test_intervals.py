@@ -11,7 +11,7 @@ from slow_cases import mostly_slow, seeds
 from optimizer import Plan, System, load_system
 from optimizer.generate import generate_system
 from optimizer.parallel import in_processes
-from optimizer.pipeline import choose, solve_in_full
+from optimizer.pipeline import solve_in_full, solve_problem
 from optimizer.plan import make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.objectives import CHANGES
@@ -59,7 +59,7 @@ def questions_of(before: BasePlan) -> Mapping[Any, Question]:
 def solved(question: Question) -> Plan:
     candidates = question.change()
     problem = build_problem(candidates)
-    return make_plan(candidates, problem, choose(problem))
+    return make_plan(candidates, problem, solve_problem(problem))
 
 
 def assert_the_truth_is_inside(before: BasePlan, truth: Plan, answer: Answer, after: Plan) -> None:

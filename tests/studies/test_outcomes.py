@@ -9,7 +9,7 @@ from feature_fleets import random_features
 from slow_cases import mostly_slow
 
 from optimizer import find_candidates, load_system
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.plan import make_plan
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.outcome import PlanOutcome
@@ -23,7 +23,7 @@ def assert_outcome_is_that_of_the_plan(document: Json, policy: str) -> None:
     system = load_system(document).with_options(saturation_policy=policy if alone else "None")
     candidates = find_candidates(system)
     problem = build_problem(candidates)
-    solution = choose(problem)
+    solution = solve_problem(problem)
     plan = PlanOutcome.of_plan(make_plan(candidates, problem, solution))
     found = PlanOutcome.of_solution(candidates, problem, solution)
     assert (found.status, found.levels, found.lacks_reserve) == (plan.status, plan.levels, plan.lacks_reserve)

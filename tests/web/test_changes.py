@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from optimizer import System, load_system
 from optimizer.errors import SpecError
 from rest_server.web.changes import ChangeError, Changes, Steps, read_query
-from rest_server.web.desk import Desk
 from rest_server.web.shown import Table, TableCell, row_differences, signed_text
+from rest_server.web.workspace import Workspace
 
 KEYS = st.sampled_from(["load", "load:a&b=c", "count:H100", "cost:4x A100", "ttft:Premium/m 1", "policy"])
 CHANGES = st.dictionaries(KEYS, st.text(max_size=12), max_size=6).map(lambda given: Changes(given=given))
@@ -55,16 +55,16 @@ def test_an_invalid_change_is_replaced_by_the_last_valid_value(small: System) ->
 
 
 def test_quick_changes_of_one_key_are_one_step() -> None:
-    desk = Desk(FastAPI(), None, None)
+    workspace = Workspace(FastAPI(), None, None)
     for key, value in (("load", "1.1"), ("count:G2", "4"), ("count:G2", "40"), ("count:G2", "400")):
-        desk.change(key, value)
-    desk.undo()
-    assert desk.changes.given == {"load": "1.1"}
-    desk.change("count:G2", "5")
-    desk.undo()
-    assert desk.changes.given == {"load": "1.1"}
-    desk.undo()
-    assert desk.changes.given == {}
+        workspace.change(key, value)
+    workspace.undo()
+    assert workspace.changes.given == {"load": "1.1"}
+    workspace.change("count:G2", "5")
+    workspace.undo()
+    assert workspace.changes.given == {"load": "1.1"}
+    workspace.undo()
+    assert workspace.changes.given == {}
 
 
 def test_changes_are_those_of_the_document(small: System) -> None:

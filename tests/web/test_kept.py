@@ -8,8 +8,8 @@ from builders import accelerator, document, server
 from rest_server.app import bare_app
 from rest_server.settings import Settings
 from rest_server.web.changes import Changes
-from rest_server.web.desk import Desk
 from rest_server.web.kept import KeptResults
+from rest_server.web.workspace import Workspace
 
 TEXT = json.dumps(document([server("s")], [accelerator("A")], {"A": 9}))
 
@@ -19,10 +19,10 @@ def test_a_second_page_takes_the_kept_plan() -> None:
     app.state.kept = KeptResults()
 
     async def planned(load: str | None) -> tuple[object, object]:
-        desk = Desk(app, None, None)
-        await desk.open_text(TEXT)
-        desk.change("load", load)
-        return await desk.solve(), await desk.outlook()
+        workspace = Workspace(app, None, None)
+        await workspace.open_text(TEXT)
+        workspace.change("load", load)
+        return await workspace.solve(), await workspace.outlook()
 
     async def visits() -> list[tuple[object, object]]:
         return [await planned(load) for load in (None, "2", None)]

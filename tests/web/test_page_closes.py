@@ -29,17 +29,17 @@ def service() -> Iterator[tuple[str, Any]]:
         thread.join()
 
 
-def desks() -> int:
+def workspaces() -> int:
     """Return how many pages have a state."""
     gc.collect()
-    return sum(type(each).__name__ == "Desk" for each in gc.get_objects())
+    return sum(type(each).__name__ == "Workspace" for each in gc.get_objects())
 
 
 @pytest.mark.slow
 def test_a_closed_page_leaves_nothing(browser: Any, service: tuple[str, Any], specs: Path) -> None:
     address, app = service
     journey = Journey(browser, address)
-    assert desks() == 0
+    assert workspaces() == 0
     journey.open("/", ".cm-content")
     journey.write((specs / "chat.yaml").read_text("utf-8"))
     journey.press("Check and plan")
@@ -48,7 +48,7 @@ def test_a_closed_page_leaves_nothing(browser: Any, service: tuple[str, Any], sp
     journey.type("Requests to each pool", f"{SELECT_ALL}{MAX_REQUESTS}")
     journey.press("Run simulate")
     until(lambda: app.state.study_workers.running == 1)
-    assert desks() == 1
+    assert workspaces() == 1
     journey.leave()
     until(lambda: app.state.study_workers.running == 0)
-    until(lambda: desks() == 0, 0.2)
+    until(lambda: workspaces() == 0, 0.2)

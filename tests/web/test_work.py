@@ -14,7 +14,7 @@ from optimizer.render.money import Money
 from optimizer.schema.samples import DESCRIPTIONS, samples
 from rest_server.settings import Settings
 from rest_server.web.changes import Changes
-from rest_server.web.progress import SharedProgress, told
+from rest_server.web.progress import SharedProgress, reporting
 from rest_server.web.shown import in_words
 from rest_server.web.work import open_text, outlook_view, plan_view, study_view
 
@@ -178,7 +178,7 @@ def test_progress_that_no_page_waits_for_is_not_told() -> None:
     with SharedProgress() as progress:
         name = progress.name
     for gone in ("", name):
-        with told(gone) as tell:
+        with reporting(gone) as tell:
             tell(1, 2)
 
 

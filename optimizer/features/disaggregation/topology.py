@@ -107,7 +107,7 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
         on = [table.accelerator[(table.server == server) & (replicas > 0)] for server in way]
         return len(way) < 2 or bool(each.links[np.ix_(*on)].all())
 
-    def divisions(
+    def partitions(
         self, candidates: Candidates, table: CandidateTable, replicas: IntArray
     ) -> dict[str, Choice]:
         """Return the choice of each server in a solution."""

@@ -9,7 +9,7 @@ from optimizer.candidates import Candidates
 from optimizer.features.disaggregation.streams import name_in_plans
 from optimizer.features.disaggregation.topology import RolePoolTopology
 from optimizer.features.length_pools.streams import (
-    Division,
+    Partition,
     owner_of_pool,
 )
 from optimizer.features.length_pools.topology import LengthPoolTopology
@@ -48,19 +48,19 @@ def decided(
         size: finds the candidates of a system.
         excluded: names of servers that get no replicas.
     """
-    divisions: dict[str, Division] = {}
+    partitions: dict[str, Partition] = {}
     for topology in (problem.topology(LengthPoolTopology), problem.topology(RolePoolTopology)):
         if topology is not None:
-            divisions |= topology.divisions(candidates, problem.table, solution.replicas)
-    if not divisions:
+            partitions |= topology.partitions(candidates, problem.table, solution.replicas)
+    if not partitions:
         return candidates, problem, solution
-    chosen = size(system.divided({**system.divisions, **divisions}))
+    chosen = size(system.partitioned({**system.partitions, **partitions}))
     smaller = build_problem(chosen, excluded)
     every = zip(_named_keys(candidates, problem), solution.replicas.tolist(), strict=True)
     of_key = {key: count for key, count in every if count}
     replicas = [of_key.get(key, 0) for key in _named_keys(chosen, smaller)]
     return (
-        replace(chosen, undivided=candidates),
+        replace(chosen, of_all_pools=candidates),
         smaller,
         replace(solution, replicas=np.array(replicas, np.int64)),
     )

@@ -18,7 +18,7 @@ from optimizer.schema import AllocationData, Load, ModelTarget, Server
 from optimizer.schema.names import Finding
 from optimizer.spec.feature import Documents
 
-Division = tuple[tuple[str, ...], ...]
+Partition = tuple[tuple[str, ...], ...]
 """Names of the request shapes of each pool, in the order of their prompt lengths."""
 
 
@@ -93,25 +93,25 @@ def with_possible_pools(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     return sorted_by_key({**servers, **more}) if more else servers
 
 
-def with_pools(servers: Mapping[str, Server], divisions: Mapping[str, Division]) -> Mapping[str, Server]:
+def with_pools(servers: Mapping[str, Server], partitions: Mapping[str, Partition]) -> Mapping[str, Server]:
     """Return planned servers by name, in which divided servers are replaced by their pools.
 
-    Possible pools that are running now and that the division lacks remain, without load.
+    Possible pools that are running now and that the partition lacks remain, without load.
 
     Args:
         servers: the planned servers, possibly divided.
-        divisions: shapes of each pool, by server; a division that is not possible is ignored.
+        partitions: shapes of each pool, by server; a partition that is not possible is ignored.
     """
     wholes = wholes_of(servers)
     wanted = {
-        name: division
-        for name, division in divisions.items()
-        if name in wholes and {*division} <= {*pool_names(wholes[name]).values()}
+        name: partition
+        for name, partition in partitions.items()
+        if name in wholes and {*partition} <= {*pool_names(wholes[name]).values()}
     }
     pools: dict[str, Server] = {}
-    for name, division in wanted.items():
+    for name, partition in wanted.items():
         for pool in _possible_pools(wholes[name]):
-            if shape_names(pool) in division:
+            if shape_names(pool) in partition:
                 pools[pool.name] = pool
             elif pool.current.is_running:
                 pools[pool.name] = pool.kept_without_load()
@@ -127,7 +127,7 @@ def wholes_of(servers: Mapping[str, Server]) -> dict[str, Server]:
     return {one.name: one for one in wholes if can_divide(one)}
 
 
-def as_undivided(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+def as_ordinary(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     """Return servers by name, in which pools by length are ordinary servers, and no others are divided."""
     fields = set(Server.model_fields) - {"pools_by_length", "disaggregation"}
     return {
@@ -223,7 +223,7 @@ def with_pool_allocations(server: Server, allocations: Mapping[str, AllocationDa
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def check_undivided(servers: Iterable[Server], what: str) -> None:
+def refuse_pools_by_length(servers: Iterable[Server], what: str) -> None:
     """Check that no server can have pools by length, or prefill and decode pools.
 
     Args:

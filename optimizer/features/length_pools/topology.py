@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, grouped
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.features.length_pools.streams import Division, LengthPool, shape_names, wholes_of
+from optimizer.features.length_pools.streams import LengthPool, Partition, shape_names, wholes_of
 from optimizer.milp.model import ModelRows
 from optimizer.spec.system import System
 from optimizer.topologies.possible_pools import PoolTopology, empty_or_used
@@ -90,9 +90,9 @@ class LengthPoolTopology(PoolTopology[PossiblePools]):
             limited[each.whole] = np.inf if each.required else limited[each.whole]
             yield each, each.cheapest_path(limited)
 
-    def divisions(
+    def partitions(
         self, candidates: Candidates, table: CandidateTable, replicas: IntArray
-    ) -> dict[str, Division]:
+    ) -> dict[str, Partition]:
         """Return the shapes of each pool of each server in a solution."""
         servers, names = candidates.system.servers, candidates.arrays.server_names
         return {

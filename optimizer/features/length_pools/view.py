@@ -27,19 +27,19 @@ from optimizer.topologies.possible_pools import candidates_of_all_pools
 
 
 def length_pool_names(plan: Plan, system: System) -> Iterator[str]:
-    """Yield errors for missing and unknown servers with pools by length, and for impossible divisions."""
+    """Yield errors for missing and unknown servers with pools by length, and for impossible partitions."""
     wholes = wholes_of(system.servers)
     yield from (f"{name}: not in lengthPools" for name in wholes if name not in plan.length_pools)
     unserved = {item.server for item in plan.unserved}
     for name in plan.length_pools:
-        division = plan.divisions[name]
+        partition = plan.partitions[name]
         if name not in wholes:
             yield f"{name}: in lengthPools, but no server with pools by length and load"
             continue
         groups, shapes = pool_names(wholes[name]).values(), shape_names(wholes[name])
-        if tuple(one for group in division for one in group) != shapes or not {*division} <= {*groups}:
+        if tuple(one for group in partition for one in group) != shapes or not {*partition} <= {*groups}:
             yield f"{name}: its pools by length must serve {', '.join(shapes)}, in this order and each once"
-        elif wholes[name].pools_by_length == "required" and len(division) < 2 and name not in unserved:
+        elif wholes[name].pools_by_length == "required" and len(partition) < 2 and name not in unserved:
             yield f"{name}: has one pool, but several pools by length are required"
 
 
@@ -100,7 +100,7 @@ def _pools(parts: Sequence[LengthPool], pools: Mapping[str, Sequence[Pool]]) -> 
 
 
 def _sized(sized: Candidates, each: PossiblePools) -> tuple[SizedPool | None, tuple[SizedPool, ...]]:
-    """Return the cheapest single pool of a server, and its cheapest division into several."""
+    """Return the cheapest single pool of a server, and its cheapest partition into several."""
     table = sized.table
     cost = np.full(len(sized.arrays.server_names), np.inf)
     np.minimum.at(cost, table.server, table.cost_cents_per_h)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from optimizer.features.nodes.faults import machine_faults
-from optimizer.features.nodes.packing import node_pools, undivided
+from optimizer.features.nodes.packing import indivisible_sizes, node_pools
 from optimizer.schema.names import Finding
 from optimizer.spec.feature import Documents, Feature
 
@@ -27,7 +27,7 @@ def _faults(documents: Documents) -> Iterator[Finding]:
     yield from machine_faults(documents)
     for pool in node_pools(nodes.values(), accelerators, profiles, unlimited=False):
         part, at, _ = index.sections["nodes"][pool.nodes[0].name]
-        for small, large in undivided(pool.sizes):
+        for small, large in indivisible_sizes(pool.sizes):
             text = f"replicas of {small} and of {large} cards of {pool.type} can share a node, but {small} "
             text += f"does not divide {large}; give one of them another type of cards"
             yield Finding(part, (*at, "type"), text)

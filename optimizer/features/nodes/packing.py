@@ -259,6 +259,6 @@ def replica_sizes(
     return result
 
 
-def undivided(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
+def indivisible_sizes(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield neighbouring sizes of which the smaller does not divide the larger."""
     yield from ((small, large) for small, large in pairwise(sorted(sizes)) if large % small)

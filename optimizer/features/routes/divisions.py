@@ -38,8 +38,8 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteArrays:
-    """A route with load; arrays have one entry for each kind of requests, shape (D,)."""
+class RouteFlows:
+    """A route with load: the flows of all its kinds of requests (`KindFlow`) as arrays, shape (D,)."""
 
     name: str
     small: int
@@ -60,7 +60,7 @@ class RouteArrays:
     """Cache of divisions by the maximum rates of the servers."""
 
     @classmethod
-    def of(cls, route: Route, names: tuple[str, ...]) -> "RouteArrays":
+    def of(cls, route: Route, names: tuple[str, ...]) -> "RouteFlows":
         """Convert a route to arrays; `names` are those of all servers."""
         flows = flows_of(route)
         return cls(

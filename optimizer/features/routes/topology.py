@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.features.routes.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
+from optimizer.features.routes.divisions import LARGEST_COEFFICIENT, Division, RouteFlows
 from optimizer.milp.model import COVER_SCALE, ModelRows
 from optimizer.tolerances import COVER
 from optimizer.topologies.topology import Label, ModelColumns, ServerTopology, Variables
@@ -28,7 +28,7 @@ class RouteTopology(ServerTopology):
     place: ClassVar[str] = "routes"
     name: ClassVar[str] = "routes"
     advice: ClassVar[str] = "list fewer accelerators for each server"
-    routes: tuple[RouteArrays, ...]
+    routes: tuple[RouteFlows, ...]
     served_by_rows: BoolArray
     """Mask of servers that belong to a route, shape (S,)."""
     optional: BoolArray
@@ -40,7 +40,7 @@ class RouteTopology(ServerTopology):
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "RouteTopology | None":  # noqa: ARG003
         """Create the topology of a system's routes; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
-        routes = tuple(RouteArrays.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
+        routes = tuple(RouteFlows.of(one, names) for one in system.routes.values() if one.arrival_rate_rpm)
         served_by_rows, optional = np.zeros((2, servers), np.bool_)
         optional[[route.small for route in routes]] = True
         served_by_rows[[index for route in routes for index in (route.small, route.large)]] = True
@@ -87,8 +87,8 @@ class RouteTopology(ServerTopology):
         return served
 
     def divisions(
-        self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None
-    ) -> Iterator[tuple[RouteArrays, Division | None]]:
+        self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteFlows] | None = None
+    ) -> Iterator[tuple[RouteFlows, Division | None]]:
         """Yield each route (all, or those in `routes`) with the division of its requests in a solution."""
         rate = replicas * table.max_rate_rps
         for route in self.routes if routes is None else routes:
@@ -146,7 +146,7 @@ class RouteTopology(ServerTopology):
         return block, rows
 
 
-def _labels(routes: Sequence[RouteArrays], one_of: IntArray, server: IntArray) -> Iterator[Label]:
+def _labels(routes: Sequence[RouteFlows], one_of: IntArray, server: IntArray) -> Iterator[Label]:
     for r, route in enumerate(routes):
         yield f"on_{r}", f"the router of {route.name} is in use", -1, -1
         yield f"w_{r}", f"{route.name} needs no replica of its large model", route.large, -1
@@ -158,7 +158,7 @@ def _labels(routes: Sequence[RouteArrays], one_of: IntArray, server: IntArray) -
 
 def _add_loads(
     rows: ModelRows,
-    route: RouteArrays,
+    route: RouteFlows,
     small: tuple[IntArray, FloatArray],
     large: tuple[IntArray, FloatArray],
     unserved: int,
@@ -181,7 +181,7 @@ def _add_loads(
     )
 
 
-def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) -> None:
+def _add_shares(rows: ModelRows, route: RouteFlows, unserved: int, place: int) -> None:
     """Add rows that bound the shares by the router's errors, and the quality loss by its limit."""
     count = len(route.rate_rps)
     every, shares, router = np.arange(count), place + 2 + np.arange(count), np.full(count, place)

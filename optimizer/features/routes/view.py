@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import sorted_by_key
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.features.routes.divisions import Division, RouteArrays
+from optimizer.features.routes.divisions import Division, RouteFlows
 from optimizer.features.routes.streams import (
     flows_of,
     has_kinds_alike,
@@ -52,7 +52,7 @@ def divisions_within(plan: Plan, system: System) -> Divisions:
         system: the planned system; the rates of its routes can differ from those of the plan.
     """
     return {
-        name: RouteArrays.of(route, _servers(route)).division(*capacities_rps(route, plan))
+        name: RouteFlows.of(route, _servers(route)).division(*capacities_rps(route, plan))
         if route.arrival_rate_rpm
         else Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
@@ -83,12 +83,12 @@ def largest_rate_rpm(route: Route, plan: Plan) -> float:
     """Return the largest rate of a route that a plan serves [requests/min]."""
     if not route.arrival_rate_rpm:
         return 0.0
-    result = RouteArrays.of(route, _servers(route)).most_rps(*capacities_rps(route, plan))
+    result = RouteFlows.of(route, _servers(route)).most_rps(*capacities_rps(route, plan))
     return result * SECONDS_PER_MINUTE
 
 
 def capacities_rps(route: Route, plan: Plan) -> tuple[float, float]:
-    """Return the maximum rates of a route's pools [requests/s]: the arguments of `RouteArrays.division`."""
+    """Return the maximum rates of a route's pools [requests/s]: the arguments of `RouteFlows.division`."""
     small, large = (
         sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) / SECONDS_PER_MINUTE
         for server in _servers(route)

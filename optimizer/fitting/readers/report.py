@@ -37,7 +37,7 @@ class Benchmark(NamedTuple):
     """Largest number of tokens per decode step over all runs; above 1 with speculative decoding."""
 
     @property
-    def told(self) -> list[str]:
+    def remarks(self) -> list[str]:
         """Decisions and assumptions, as sentences."""
         return [*sentences(self.decisions), *self.notes]
 

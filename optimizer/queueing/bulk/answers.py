@@ -38,7 +38,7 @@ def scratch_for(size: int, longest: int) -> Scratch:
 
 
 @compiled
-def fill_beyond(law: LatencyLimit, clear: float, over: float, out: FloatArray) -> None:
+def fill_late(law: LatencyLimit, clear: float, over: float, out: FloatArray) -> None:
     """Fill `out` with P(latency > limit) by position in a batch that starts between `clear` and `over`.
 
     At `clear` [ms] the batches ahead are completed, and at `over` [ms] the window ends.

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.opened import Transitions, pending_first, pending_rest
+from optimizer.queueing.bulk.oldest_transitions import Transitions, add_after_first, add_after_rest
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import fill_window, queue_limit_during, service_ms
@@ -122,8 +122,8 @@ def split_off_full(size: int, top: int, queue: FloatArray, out: FloatArray) -> f
 def counts_in_rests(server: BatchServer, rate: float, oldest: OldestLeft) -> FloatArray:
     """Return P(N = 0 … B arrivals) in the rest of a window, by its age; empty if no window continues."""
     window = server.window_ms
-    pending = server.trigger == OLDEST and window > service_ms(server, server.size)
-    chances = np.empty((len(oldest.ages) if pending else 0, server.size + 1))
+    overlaps = server.trigger == OLDEST and window > service_ms(server, server.size)
+    chances = np.empty((len(oldest.ages) if overlaps else 0, server.size + 1))
     for m in range(len(chances)):
         fill_chances(rate * max(window - oldest.ages[m], 0.0), chances[m])
     return chances
@@ -140,9 +140,9 @@ def fill_next_start(
     if server.trigger != OLDEST or server.window_ms == 0 or size == 1:
         add_started(server, chain.rate, chain.in_window, queue, out)
     elif left == 0:
-        pending_first(chain, i, full, in_service, out)
+        add_after_first(chain, i, full, in_service, out)
     elif len(chain.in_rests) > 0:  # the window of the remaining requests continues
-        pending_rest(chain, left, queue, out)
+        add_after_rest(chain, left, queue, out)
     else:
         for j in range(left, size):
             out[j] += queue[j]
@@ -210,11 +210,11 @@ def add_ages(
     """
     size, last = server.size, len(ages) - 1
     before, coming, in_service = np.empty(size + 1), np.empty((last, size)), np.empty(2 * size + 1)
-    behind = np.empty((last, size + 1))
+    after_age = np.empty((last, size + 1))
     full_ms = service_ms(server, size)
     for m in range(last):
         fill_chances(rate * ages[m], coming[m])
-        fill_chances(rate * (full_ms - ages[m]), behind[m])
+        fill_chances(rate * (full_ms - ages[m]), after_age[m])
     fill_chances(rate * full_ms, in_service)
     for i in range(1, len(starts)):
         n = min(i, size)
@@ -224,7 +224,7 @@ def add_ages(
         service = service_ms(server, n)
         most = queue_limit_during(server, n)
         top = min(size, most - size + 1)
-        # More than one batch was left before, so the oldest request behind it arrived before this service.
+        # More than one batch was left before, so the oldest request after_age it arrived before this service.
         if left > size:
             for over in range(max(left - size, 1), top):
                 chances[over, last] += starts[i] * in_service[size + over - left]
@@ -236,7 +236,7 @@ def add_ages(
                 fill_chances(rate * (service - ages[m]), before)
             # The oldest one left is the arrival that found B waiting, at this age before the end of the
             # service. The others left arrived after it.
-            share = starts[i] * weights[m] * rate * (before[size] if i < size else behind[m, size - left])
+            share = starts[i] * weights[m] * rate * (before[size] if i < size else after_age[m, size - left])
             rest = 1.0
             for over in range(1, top):
                 here = max(rest, 0.0) if size + over == most else coming[m, over - 1]

@@ -26,7 +26,7 @@ class LatencyLimit(NamedTuple):
     at_z: FloatArray
     """P(N ≤ j arrivals) until the latest start of a full batch that completes in time; shape (B + 1,)."""
     at_over: FloatArray
-    """Scratch array of `fill_beyond`; shape (B + 1,)."""
+    """Scratch array of `fill_late`; shape (B + 1,)."""
 
 
 class Waiting(NamedTuple):

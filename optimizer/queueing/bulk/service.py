@@ -42,7 +42,7 @@ def fill_window(in_window: FloatArray, first: int, size: int, flow: float, out: 
 
 
 @compiled
-def opened_before_end(
+def window_opens_before_end(
     server: BatchServer, rate: float, n: int, flow: float, m: int, chances: FloatArray
 ) -> tuple[float, float]:
     """Return the age of a window at the end of a service, at quadrature node m, and the mean number of such.

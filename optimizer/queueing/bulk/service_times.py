@@ -38,7 +38,7 @@ class Service(NamedTuple):
     """Largest number of requests that a service leaves waiting with a non-negligible probability."""
     queue_limit: int
     """Maximum queue length that is resolved; 0 if all requests find the server free."""
-    pending: bool
+    overlaps: bool
     """Whether a window that opens during a service can make a request late."""
     moments: FloatArray
     """Quadrature nodes from the start of the longest service, and the mean arrivals of each."""
@@ -101,13 +101,13 @@ def service_times_of(
     is 0. If all services have the same queue limit, it is returned only once.
     """
     size, clock = server.size, server.trigger == CLOCK
-    apart = server.counts_system and fill_up(server, rate, starts)
-    count = size if apart or (not clock and server.slope_ms != 0) else 1
-    durations, flows, queue_limits = np.empty(count), np.zeros(count), np.empty(count if apart else 1)
+    by_service = server.counts_system and fill_up(server, rate, starts)
+    count = size if by_service or (not clock and server.slope_ms != 0) else 1
+    durations, flows, queue_limits = np.empty(count), np.zeros(count), np.empty(count if by_service else 1)
     for i in range(count):
         n = size + 1 - count + i
         durations[i] = server.window_ms if clock else service_ms(server, n)
-        queue_limits[i if apart else 0] = queue_limit_during(server, n)
+        queue_limits[i if by_service else 0] = queue_limit_during(server, n)
         if n < size:
             flows[i] = starts[n]
     return durations, flows, queue_limits
@@ -205,10 +205,10 @@ def service_of(
         int(min(queue_limits[-1], float(len(first)))),
     )
     carried, longest = carried_over(first, last_limit)
-    pending = server.trigger == OLDEST and window > 0 and window + full_ms > limit
-    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if pending else 1)
-    by_age = left_by_age(server, oldest, carried, last_limit if pending else 0)
+    overlaps = server.trigger == OLDEST and window > 0 and window + full_ms > limit
+    moments = moments_in_service(server, rate, limit, spacing, durations, 4 if overlaps else 1)
+    by_age = left_by_age(server, oldest, carried, last_limit if overlaps else 0)
     return Service(
-        spacing, durations, flows, queue_limits, far_late, first, carried, longest, queue_limit, pending,
+        spacing, durations, flows, queue_limits, far_late, first, carried, longest, queue_limit, overlaps,
         moments, by_age,
     )  # fmt: skip

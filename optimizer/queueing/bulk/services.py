@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_beyond, latency_limit, moved_on, scratch_for
-from optimizer.queueing.bulk.pending import pending_share
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, fill_late, latency_limit, moved_on, scratch_for
+from optimizer.queueing.bulk.open_windows import late_in_open_windows
 from optimizer.queueing.bulk.records import (
     LatencyLimit,
     OldestLeft,
@@ -72,7 +72,7 @@ def add_fresh(
 def late_share(law: LatencyLimit, service: Service, rest: float, waiting: Waiting, scratch: Scratch) -> float:
     """Return the mean number of late requests that find others waiting `rest` ms before a service ends.
 
-    Partial batches start when the service ends or one window later; `pending_share` covers other cases.
+    Partial batches start when the service ends or one window later; `late_in_open_windows` has the others.
     """
     server, limit, (queue, low, high) = law.server, law.limit, waiting
     size, window = server.size, server.window_ms
@@ -90,7 +90,7 @@ def late_share(law: LatencyLimit, service: Service, rest: float, waiting: Waitin
             break
         if clear + after + full_ms <= limit:
             continue
-        fill_beyond(law, clear, clear + after, out)
+        fill_late(law, clear, clear + after, out)
         for k in range(begin, end + 1):
             total += queue[k] * out[k - f * size]
     return total
@@ -107,12 +107,12 @@ def later_by_age(
     server, by_age, out, later = law.server, service.by_age, scratch.rows[0], scratch.rows[1]
     size, rest, total = server.size, service.durations[-1] - u, 0.0
     in_time = rest + service_ms(server, 1) <= law.limit
-    fill_beyond(law, rest, rest, out)
+    fill_late(law, rest, rest, out)
     for m in range(len(by_age)):
         moved_on(by_age[m], 0, size - 1, mean, scratch)
         if in_time:
             over = server.window_ms - u - ages[m]
-            fill_beyond(law, rest, over, later)
+            fill_late(law, rest, over, later)
             for p in range(1, size):
                 total += by_age[m, p] * (later[p] - out[p])
     return total
@@ -146,7 +146,7 @@ def fill_queue_before_end(
 
 
 @entry_with_arrays
-def beyond_in_service(
+def late_in_service(
     server: BatchServer, rate: float, limit: float, starts: FloatArray, oldest: OldestLeft
 ) -> float:
     """Return the mean number of late requests per start among those that arrive during a service.
@@ -165,12 +165,12 @@ def beyond_in_service(
         latency_limit(server, rate, limit),
         scratch_for(server.size, service.queue_limit + server.size),
     )
-    longest, apart, queue = (
+    longest, by_service, queue = (
         service.durations[-1],
         len(service.queue_limits) > 1,
         np.zeros(service.queue_limit),
     )
-    at = Progress(0.0, -1 if apart else len(service.durations) - 1, 0, service.longest_queue)
+    at = Progress(0.0, -1 if by_service else len(service.durations) - 1, 0, service.longest_queue)
     # Time advances through the longest service, and the queue of requests left grows. If queue limits differ
     # by service, the queues of services that left no request are added at every moment.
     for row in range(len(service.moments)):
@@ -178,12 +178,12 @@ def beyond_in_service(
         rest, mean = longest - u, rate * (u - at.seen)
         at = moved_to(service, rate, at, u, scratch)
         waiting = Waiting(service.carried, at.low, at.high)
-        if apart:
+        if by_service:
             waiting = Waiting(queue, *fill_queue_before_end(service, rate, rest, at.low, at.high, queue))
         late = late_share(law, service, rest, waiting, scratch)
         # A window that opened during the service, or continues, delays requests further.
-        if service.pending and server.window_ms > rest:
-            late += pending_share(law, service, rest, waiting, scratch)
+        if service.overlaps and server.window_ms > rest:
+            late += late_in_open_windows(law, service, rest, waiting, scratch)
         if len(service.by_age) > 0:
             late += later_by_age(law, service, oldest.ages, u, mean, scratch)
         total += weight * late

@@ -45,7 +45,7 @@ class ServerSteadyState:
     """Arrival rate [1/ms]."""
     starts: FloatArray
     """Distribution of the number of requests at the start of a batch, shape (states + 1,)."""
-    behind: FloatArray
+    leaving: FloatArray
     """Mean number of services per start that leave q = 0 … B − 1 requests, shape (B,)."""
     oldest: OldestLeft
     served: float
@@ -98,7 +98,7 @@ class ServerSteadyState:
         from optimizer.queueing.bulk.tail import late_per_start
 
         limit_ms = float(limit_ms)  # always the same type, so it is compiled only once
-        late = late_per_start(self.server, self.rate, limit_ms, self.starts, self.behind, self.oldest)
+        late = late_per_start(self.server, self.rate, limit_ms, self.starts, self.leaving, self.oldest)
         return float(late / self.served)
 
     def quantile_ms(self, share: float) -> float:
@@ -136,22 +136,22 @@ def server_steady_state(server: BatchServer, rate: float) -> ServerSteadyState:
 
     states, decay = _states(server, rate)
     full_ms = server.base_ms + server.slope_ms * server.size
-    pending = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
-    oldest = _first_ages(server, rate) if pending else OldestLeft(np.full(1, ANY_AGE), np.zeros((1, 1)))
+    overlaps = server.trigger == OLDEST and server.size > 1 and server.window_ms > full_ms
+    oldest = _first_ages(server, rate) if overlaps else OldestLeft(np.full(1, ANY_AGE), np.zeros((1, 1)))
     # With `oldest`, chain and ages depend on each other; two rounds suffice.
     near = np.zeros(states + 1)
-    for _ in range(ROUNDS if pending else 1):
+    for _ in range(ROUNDS if overlaps else 1):
         fill_starts(server, rate, decay, oldest, near)
         starts = _with_tail(near, decay) if decay > 0 else near
-        if pending:
+        if overlaps:
             oldest = OldestLeft(oldest.ages, _ages(server, rate, starts, oldest.ages))
     # Means over a cycle: first while the server is busy, then while it is free and a window is open.
-    behind = np.zeros(server.size)
-    served, lost, busy_ms, queue_time, answered = totals(server, rate, starts, behind)
+    leaving = np.zeros(server.size)
+    served, lost, busy_ms, queue_time, answered = totals(server, rate, starts, leaving)
     if server.trigger != CLOCK and server.window_ms > 0 and server.size > 1:
-        queue_time += waited_when_free(server, rate, starts, behind, oldest)
+        queue_time += waited_when_free(server, rate, starts, leaving, oldest)
     figures = served, lost, busy_ms, queue_time, answered
-    return ServerSteadyState(server, rate, starts, behind, oldest, *figures)
+    return ServerSteadyState(server, rate, starts, leaving, oldest, *figures)
 
 
 def _states(server: BatchServer, rate: float) -> tuple[int, float]:

@@ -7,13 +7,18 @@ Arrivals are integrated over time, between the points at which completion times 
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.services import beyond_in_service
-from optimizer.queueing.bulk.windows import beyond_when_free
+from optimizer.queueing.bulk.services import late_in_service
+from optimizer.queueing.bulk.windows import late_when_free
 from optimizer.simulation.batches import CLOCK, BatchServer
 
 
 def late_per_start(
-    server: BatchServer, rate: float, limit: float, starts: FloatArray, behind: FloatArray, oldest: OldestLeft
+    server: BatchServer,
+    rate: float,
+    limit: float,
+    starts: FloatArray,
+    leaving: FloatArray,
+    oldest: OldestLeft,
 ) -> float:
     """Return the mean number of late requests per start: those whose latency exceeds `limit` [ms].
 
@@ -21,15 +26,15 @@ def late_per_start(
         rate: arrival rate [1/ms].
         limit: limit on the latency [ms].
         starts: distribution of the number of requests at the start of a batch.
-        behind: mean number of services per start that leave q = 0 … B − 1 requests.
+        leaving: mean number of services per start that leave q = 0 … B − 1 requests.
         oldest: age distribution of the oldest request that a start leaves.
     """
     size, window = server.size, server.window_ms
-    total = beyond_in_service(server, rate, limit, starts, oldest)
+    total = late_in_service(server, rate, limit, starts, oldest)
     if server.trigger == CLOCK:
         return total
     if window > 0 and size > 1:
-        total += beyond_when_free(server, rate, limit, starts, behind, oldest)
+        total += late_when_free(server, rate, limit, starts, leaving, oldest)
     elif server.base_ms + server.slope_ms > limit:
-        total += behind[0]
+        total += leaving[0]
     return total

@@ -8,7 +8,12 @@ from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.chain import fill_queue
 from optimizer.queueing.bulk.poisson import fill_chances, largest_count
 from optimizer.queueing.bulk.records import OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, opened_before_end, queue_limit_during, service_ms
+from optimizer.queueing.bulk.service import (
+    FIRST_POINTS,
+    queue_limit_during,
+    service_ms,
+    window_opens_before_end,
+)
 from optimizer.simulation.batches import CLOCK, COLLECT, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays, entry_with_arrays
 
@@ -23,11 +28,11 @@ def waited(
     probabilities of 0 … `reach` arrivals.
     """
     places = queue_limit - first
-    beyond, total, lasting = 1.0, 0.0, 0.0
+    survival, total, lasting = 1.0, 0.0, 0.0
     # The queue length is first + c for a mean time of P(N > c) / rate.
     for c in range(min(places, reach + 1)):
-        beyond -= chances[c]
-        here = max(beyond, 0.0) / rate
+        survival -= chances[c]
+        here = max(survival, 0.0) / rate
         total += (first + c) * here
         lasting += here
     if places > reach:
@@ -39,25 +44,25 @@ def waited(
 @compiled
 def waited_in_window(rate: float, first: int, size: int, chances: FloatArray) -> float:
     """Return the mean integral of the queue length over a window that ends early if the batch is full."""
-    beyond, total = 1.0, 0.0
+    survival, total = 1.0, 0.0
     for c in range(size - first):
-        beyond -= chances[c]
-        total += (first + c) * max(beyond, 0.0) / rate
+        survival -= chances[c]
+        total += (first + c) * max(survival, 0.0) / rate
     return total
 
 
 @entry_with_arrays
 def totals(
-    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray
+    server: BatchServer, rate: float, starts: FloatArray, leaving: FloatArray
 ) -> tuple[float, float, float, float, float]:
     """Return means of a cycle: completed and rejected requests, busy time, integral of the queue, Σ n·s(n).
 
     The integral covers the time in which the server is busy; `waited_when_free` covers the rest. Fills
-    `behind` with the mean number of services that leave q < B requests.
+    `leaving` with the mean number of services that leave q < B requests.
     """
     size, window, states = server.size, server.window_ms, len(starts) - 1
     served, lost, busy, queue_time, answered = 0.0, 0.0, 0.0, 0.0, 0.0
-    behind[:] = 0.0
+    leaving[:] = 0.0
     clock = server.trigger == CLOCK
     longest = window if clock else service_ms(server, size)
     reach = largest_count(rate * longest)
@@ -91,13 +96,13 @@ def totals(
         if not clock and i < 2 * size:
             top = fill_queue(server, i, states, reach, chances, queue)
             for q in range(i - n, min(size - 1, top) + 1):
-                behind[q] += starts[i] * queue[q]
+                leaving[q] += starts[i] * queue[q]
     return served, lost, busy, queue_time, answered
 
 
 @entry_with_arrays
 def waited_when_free(
-    server: BatchServer, rate: float, starts: FloatArray, behind: FloatArray, oldest: OldestLeft
+    server: BatchServer, rate: float, starts: FloatArray, leaving: FloatArray, oldest: OldestLeft
 ) -> float:
     """Return the mean integral of the queue length over the time of a cycle in which the server is free."""
     size, window = server.size, server.window_ms
@@ -106,13 +111,13 @@ def waited_when_free(
     in_window = np.empty(size)
     fill_chances(rate * window, in_window)
     if server.trigger == INTERVAL:
-        total = behind[0] / -math.expm1(-rate * window) * waited_in_window(rate, 0, size, in_window)
+        total = leaving[0] / -math.expm1(-rate * window) * waited_in_window(rate, 0, size, in_window)
     else:
-        total = behind[0] * waited_in_window(rate, 1, size, in_window)
+        total = leaving[0] * waited_in_window(rate, 1, size, in_window)
     # They also open at the end of a service that leaves requests, unless their windows continue (`oldest`).
     if server.trigger in (INTERVAL, COLLECT):
         for q in range(1, size):
-            total += behind[q] * waited_in_window(rate, q, size, in_window)
+            total += leaving[q] * waited_in_window(rate, q, size, in_window)
         return total
     return total + waited_oldest(server, rate, starts, oldest)
 
@@ -132,18 +137,18 @@ def waited_oldest(server: BatchServer, rate: float, starts: FloatArray, oldest: 
             # The first request arrived in the last `horizon` of the service; j requests wait before its
             # window ends.
             late = math.exp(-rate * (service - horizon))
-            opened = -math.expm1(-rate * horizon)
+            opening = -math.expm1(-rate * horizon)
             fill_chances(rate * horizon, in_horizon)
             fill_chances(rate * window, in_window)
             beyond_horizon, beyond_window = 1.0 - in_horizon[0], 1.0
             for j in range(1, size):
                 beyond_horizon -= in_horizon[j]
                 beyond_window -= in_window[j - 1]
-                total += starts[n] * late * j * max(opened * beyond_window - beyond_horizon, 0.0) / rate
+                total += starts[n] * late * j * max(opening * beyond_window - beyond_horizon, 0.0) / rate
             continue
         # If the queue limit is below B: quadrature over the age of the window at the end of the service.
         for m in range(FIRST_POINTS):
-            age, weight = opened_before_end(server, rate, n, starts[n], m, chances)
+            age, weight = window_opens_before_end(server, rate, n, starts[n], m, chances)
             fill_chances(rate * (window - age), in_window)
             for c in range(most):
                 total += weight * chances[c] * waited_in_window(rate, 1 + c, size, in_window)

@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.queueing.bulk.answers import (
-    fill_beyond,
+    fill_late,
     latency_limit,
     moments_between,
     moved_on,
@@ -15,7 +15,12 @@ from optimizer.queueing.bulk.answers import (
 )
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import LatencyLimit, OldestLeft
-from optimizer.queueing.bulk.service import FIRST_POINTS, opened_before_end, queue_limit_during, service_ms
+from optimizer.queueing.bulk.service import (
+    FIRST_POINTS,
+    queue_limit_during,
+    service_ms,
+    window_opens_before_end,
+)
 from optimizer.simulation.batches import COLLECT, INTERVAL, BatchServer
 from optimizer.simulation.machine.compiling import compiled_with_arrays, entry_with_arrays
 
@@ -47,7 +52,7 @@ def moments_in_window(law: LatencyLimit, window: float, ends: FloatArray) -> Flo
 
 
 @compiled_with_arrays
-def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) -> float:
+def late_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) -> float:
     """Return the mean number of late requests among those that arrive in windows.
 
     Args:
@@ -59,27 +64,27 @@ def beyond_in_windows(law: LatencyLimit, ends: FloatArray, first: FloatArray) ->
     queue, scratch = np.zeros(size), scratch_for(size, size)
     out, moments = scratch.rows[0], moments_in_window(law, window, ends)
     low, high = 0, size - 1
-    total, elapsed, opened = 0.0, 0.0, 0
+    total, elapsed, number_open = 0.0, 0.0, 0
     # Time advances through the longest window; shorter ones open later, and all end at the same time.
     for row in range(len(moments)):
         v, weight = moments[row, 0], moments[row, 1]
-        while opened < len(ends) and window - ends[opened] <= v:
-            since = window - ends[opened]
+        while number_open < len(ends) and window - ends[number_open] <= v:
+            since = window - ends[number_open]
             moved_on(queue, low, high, rate * (since - elapsed), scratch)
             elapsed, low, high = since, 0, size - 1
             for p in range(size):
-                queue[p] += first[opened, p]
-            opened += 1
+                queue[p] += first[number_open, p]
+            number_open += 1
         low, high = moved_on(queue, low, high, rate * (v - elapsed), scratch)
         elapsed = v
-        fill_beyond(law, 0.0, window - v, out)
+        fill_late(law, 0.0, window - v, out)
         for p in range(low, high + 1):
             total += weight * queue[p] * out[p]
     return total
 
 
 @compiled_with_arrays
-def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, counted: FloatArray) -> float:
+def late_after_first(law: LatencyLimit, idle: float, flows: FloatArray, counted: FloatArray) -> float:
     """Return the mean number of late requests among those that arrive after the first of a window (`oldest`).
 
     Args:
@@ -90,7 +95,7 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, count
     """
     server, rate = law.server, law.rate
     size, window = server.size, server.window_ms
-    out, behind, none = np.empty(size), np.empty(size), np.zeros(size + 1)
+    out, later, none = np.empty(size), np.empty(size), np.zeros(size + 1)
     ends = np.empty(size)
     for n in range(1, size + 1):
         ends[n - 1] = window - service_ms(server, n) if flows[n] > 0 else 0.0
@@ -106,42 +111,42 @@ def beyond_behind_first(law: LatencyLimit, idle: float, flows: FloatArray, count
             if flows[n] > 0 and counted[n] > 0:
                 left = service_ms(server, n) - v
                 open_windows += flows[n] * ((math.exp(-rate * left) if left > 0 else 1.0) - none[n])
-        fill_chances(rate * v, behind)
-        fill_beyond(law, 0.0, window - v, out)
+        fill_chances(rate * v, later)
+        fill_late(law, 0.0, window - v, out)
         for p in range(1, size):
-            total += weight * open_windows * behind[p - 1] * out[p]
+            total += weight * open_windows * later[p - 1] * out[p]
     return total
 
 
 @compiled_with_arrays
-def beyond_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: OldestLeft) -> float:
+def late_of_oldest(law: LatencyLimit, starts: FloatArray, idle: float, oldest: OldestLeft) -> float:
     """Return the mean number of late requests that find a free server and an open window (`oldest`)."""
     server, size = law.server, law.server.size
     can_fill = np.zeros(size + 1)
     for n in range(1, size + 1):
         can_fill[n] = 1.0 if queue_limit_during(server, n) >= size else 0.0
-    total = beyond_behind_first(law, idle, starts[: size + 1], can_fill)
+    total = late_after_first(law, idle, starts[: size + 1], can_fill)
     for n in range(1, size + 1):
         if can_fill[n] == 0 and queue_limit_during(server, n) > 0 and starts[n] > 1e-12:
-            total += beyond_in_limited_queue(law, n, starts[n])
-    return total + beyond_left_over(law, starts, oldest)
+            total += late_in_limited_queue(law, n, starts[n])
+    return total + late_left_over(law, starts, oldest)
 
 
 @compiled_with_arrays
-def beyond_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
+def late_in_limited_queue(law: LatencyLimit, n: int, flow: float) -> float:
     """Return the mean number of late requests after services of n requests that leave none (limit < B)."""
     server, size = law.server, law.server.size
     ends, first, chances = np.empty(FIRST_POINTS), np.zeros((FIRST_POINTS, size)), np.empty(size)
     for m in range(FIRST_POINTS):
-        age, weight = opened_before_end(server, law.rate, n, flow, m, chances)
+        age, weight = window_opens_before_end(server, law.rate, n, flow, m, chances)
         ends[m] = server.window_ms - age
         for c in range(queue_limit_during(server, n)):
             first[m, 1 + c] = weight * chances[c]
-    return beyond_in_windows(law, ends, first)
+    return late_in_windows(law, ends, first)
 
 
 @compiled_with_arrays
-def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) -> float:
+def late_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) -> float:
     """Return the mean number of late requests after full batches that leave requests with an open window."""
     server, (ages, age_chances) = law.server, oldest
     size, rest_ms = server.size, server.window_ms - service_ms(server, server.size)
@@ -161,12 +166,12 @@ def beyond_left_over(law: LatencyLimit, starts: FloatArray, oldest: OldestLeft) 
             for c in range(min(size, most + 1) - left):
                 first[m, left + c] += flow * (max(rest, 0.0) if left + c == most else chances[c])
                 rest -= chances[c]
-    return beyond_in_windows(law, ends, first)
+    return late_in_windows(law, ends, first)
 
 
 @entry_with_arrays
-def beyond_when_free(
-    server: BatchServer, rate: float, limit: float, starts: FloatArray, behind: FloatArray,
+def late_when_free(
+    server: BatchServer, rate: float, limit: float, starts: FloatArray, leaving: FloatArray,
     oldest: OldestLeft,
 ) -> float:  # fmt: skip
     """Return the mean number of late requests among those that find the server free, if there is a window."""
@@ -176,15 +181,15 @@ def beyond_when_free(
     ends, first = np.empty(1), np.zeros((1, size))
     ends[0] = window
     for q in range(1, size):
-        first[0, q] = behind[q]
+        first[0, q] = leaving[q]
     if server.trigger == INTERVAL:
-        first[0, 0] = behind[0] / -math.expm1(-rate * window)
-        return beyond_in_windows(law, ends, first)
+        first[0, 0] = leaving[0] / -math.expm1(-rate * window)
+        return late_in_windows(law, ends, first)
     # The first arrival at a free server opens the window, and waits for its end unless the batch fills.
     alone = np.empty(size)
-    fill_beyond(law, 0.0, window, alone)
-    total = behind[0] * alone[0]
+    fill_late(law, 0.0, window, alone)
+    total = leaving[0] * alone[0]
     if server.trigger == COLLECT:
-        first[0, 1] += behind[0]
-        return total + beyond_in_windows(law, ends, first)
-    return total + beyond_oldest(law, starts, behind[0], oldest)
+        first[0, 1] += leaving[0]
+        return total + late_in_windows(law, ends, first)
+    return total + late_of_oldest(law, starts, leaving[0], oldest)

@@ -363,7 +363,7 @@ def burst_ms(
     ttft = prompts.own_ms + column(prompts.wait_ms + places.chance * places.wait_ms)
     during = dispersion(column(rate) * (ttft + steps * column(iteration.mean_ms)), column(scv))
     before = dispersion(rate * prompts.found_ms / 2, scv)
-    after = (during - column(before)) / 2 - column(np.where(prompts.apart, 0.0, 1.0))
+    after = (during - column(before)) / 2 - column(np.where(prompts.fits_one, 0.0, 1.0))
     return np.asarray(np.maximum(after, 0.0) * column(prompts.stall_ms) / np.maximum(steps, 1.0))
 
 

@@ -137,7 +137,7 @@ class LongPrompts(Chunked):
             share=share,
             longest_ms=np.minimum(others + mates, full_ms),
             found_ms=seen_ms,
-            apart=replicas.prompt < chunks.budget,
+            fits_one=replicas.prompt < chunks.budget,
         )
         alone = LongService(prompts, chunks, full_ms, stalls, 0 * wait, (wait, wait), (variance, variance))
         return _divided(replicas, rate, iteration, alone, (services, queue, of_queue, busy, within))

@@ -229,7 +229,7 @@ class Prompts(NamedTuple):
     """Time of the longest iteration at the start of an output, including the prompts that arrived with it."""
     found_ms: FloatArray
     """Mean time of the iteration during which a request arrives [ms]."""
-    apart: BoolArray
+    fits_one: BoolArray
     """Mask of replicas whose mean prompt fits into one iteration."""
 
 

@@ -97,8 +97,8 @@ class Chunked(Scheduler):
         mates = np.where(
             even, np.maximum(iteration.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone
         )
-        apart = even & (rate * iteration.prompt_ms < 1)
-        residual = np.where(apart, iteration.decode_ms, seen_ms)
+        lone = even & (rate * iteration.prompt_ms < 1)
+        residual = np.where(lone, iteration.decode_ms, seen_ms)
         # Two waiting times: until the end of the current iteration plus the prompts that start with it
         # (gated), and in the queue while the budget is used up. The longer one counts.
         gated = busy * (residual / 2 + mates)
@@ -124,7 +124,7 @@ class Chunked(Scheduler):
             share=share,
             longest_ms=np.minimum(others + mates, full_ms),
             found_ms=seen_ms,
-            apart=prompt < budget,
+            fits_one=prompt < budget,
         )
 
     @staticmethod
@@ -254,7 +254,7 @@ class PrefillFirst(Scheduler):
             share=share,
             longest_ms=iteration.decode_ms + replicas.rows.mean(own_ms),
             found_ms=seen_ms,
-            apart=prompt < replicas.budget,
+            fits_one=prompt < replicas.budget,
         )
 
     def largest_rate(self, replicas: ReplicaArrays) -> FloatArray:

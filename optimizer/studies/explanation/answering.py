@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from optimizer.candidates import Candidates
 from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.solvers.blocks import solve_in_blocks
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
@@ -168,7 +168,7 @@ def _in_blocks(system: System) -> bool:
 
 
 def _choose(problem: Problem, deadline: Deadline) -> Solution:
-    return choose(problem, deadline=deadline)
+    return solve_problem(problem, deadline=deadline)
 
 
 def _wake(_: int) -> None:
@@ -191,7 +191,7 @@ class _Task:
         if self.deadline.passed:
             return None
         due = self.deadline.sooner(Deadline.after(self.limit_s))
-        return choose(self.problem, deadline=due, related=self.related)
+        return solve_problem(self.problem, deadline=due, related=self.related)
 
     def timed(self) -> tuple[Solution | None, float]:
         """Solve the question, and return the solution and the solve time [s]."""

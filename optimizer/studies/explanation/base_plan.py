@@ -75,7 +75,7 @@ class BasePlan:
             SolverError: the solver failed.
         """
         in_full = self.candidates.system.options.saturation_policy == "None"
-        if self.blocks is None and in_full and self.problem.is_compact_only:
+        if self.blocks is None and in_full and self.problem.serves_jointly:
             self.blocks = solve_in_blocks(self.problem, solve, deadline)
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
@@ -88,7 +88,7 @@ class BasePlan:
             restricts: whether the change only removes something.
             carries_more: whether the change only lets candidates carry more load.
         """
-        if self._by_policy or problem.is_compact_only:
+        if self._by_policy or problem.serves_jointly:
             return None
         return RelatedSolution(
             replicas=self.replicas(problem),
@@ -127,7 +127,7 @@ class BasePlan:
         Raises:
             SolverError: the solver failed.
         """
-        if self._multipliers or not len(self.problem.limits) or self.problem.is_compact_only:
+        if self._multipliers or not len(self.problem.limits) or self.problem.serves_jointly:
             return
         reached = {level.name: level.value for level in self.outcome.levels}
         provable = DualBounds(self.problem, self.left_out, reached)
@@ -175,7 +175,7 @@ class BasePlan:
         There are none after the first unproved level.
         """
         floors: dict[str, float] = {}
-        if not len(problem.limits) or not len(problem.table) or problem.is_compact_only:
+        if not len(problem.limits) or not len(problem.table) or problem.serves_jointly:
             return floors
         provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         values = {level.name: level.value for level in reached}

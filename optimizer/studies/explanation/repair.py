@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.candidates.arrays import ALL_MEMBERS
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.plan import Plan
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
@@ -106,7 +106,7 @@ def _with_servable_members(problem: Problem) -> Problem:
         return problem
     in_full = problem.options.model_copy(update={"saturation_policy": "None"})
     endless = _with_enough_units(replace(problem, options=in_full))
-    table, taken = problem.table, choose(endless).replicas > 0
+    table, taken = problem.table, solve_problem(endless).replicas > 0
     members = np.full(len(problem.priority), ALL_MEMBERS)
     members[table.server[taken]] = table.members[taken]
     return problem.take(np.flatnonzero(table.members == members[table.server]))
@@ -145,7 +145,7 @@ def _attainable(problem: Problem, now: BoolArray) -> tuple[BoolArray, BoolArray,
             stopped.
     """
     endless = _with_enough_units(problem)
-    attainable = choose(endless)
+    attainable = solve_problem(endless)
     required, has = reserves_held(endless, attainable.replicas)
     full = served_in_full(endless, attainable.replicas)
     full |= now if attainable.status is Status.feasible else False
@@ -239,7 +239,7 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
         ):
             return unit_repair
         return cheapest.model_copy(update={"proved": False})
-    best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)
+    best = solve_problem(_endless(problem.from_nothing()), deadline=budget.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
     reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
     fewest = "least cost" in units and cheapest.units == units["least cost"].units
@@ -307,7 +307,7 @@ def _taken_ahead(
     ample = np.where(addable, np.ceil(all_of_them), 0.0)
     every = build_problem(with_more(candidates, every.limits.items, ample))
     ahead = ~problem.to_serve & (problem.priority < problem.priority[problem.to_serve].max())
-    taken = np.where(ahead[every.table.server], choose(every, deadline=deadline).replicas, 0)
+    taken = np.where(ahead[every.table.server], solve_problem(every, deadline=deadline).replicas, 0)
     return every.limits.used(taken)
 
 

@@ -15,7 +15,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen, totals
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
 from optimizer.features.shared_cards.offers import find_patterns
 from optimizer.parallel import in_threads, thread_count
-from optimizer.pipeline import choose
+from optimizer.pipeline import solve_problem
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.objectives import VALUE
@@ -114,7 +114,7 @@ def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
     if deadline.passed:
         raise OutOfTimeError
     problem = build_problem(candidates)
-    return PlanOutcome.of_solution(candidates, problem, choose(problem, deadline=deadline))
+    return PlanOutcome.of_solution(candidates, problem, solve_problem(problem, deadline=deadline))
 
 
 # --- changed questions -----------------------------------------------------------------------------------

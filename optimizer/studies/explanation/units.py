@@ -133,7 +133,7 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
     None if no prices are defined or time runs out.
     """
     problem = build_problem(candidates)
-    if problem.is_compact_only:
+    if problem.serves_jointly:
         return None  # a price is defined only if all servers are served
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)

@@ -9,9 +9,9 @@ from optimizer.queueing.bulk.records import OldestLeft
 from optimizer.queueing.bulk.service import (
     FIRST_POINTS,
     fill_window,
-    opened_before_end,
     queue_limit_during,
     service_ms,
+    window_opens_before_end,
 )
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled
@@ -36,7 +36,7 @@ class Transitions(NamedTuple):
 
 
 @compiled
-def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArray) -> None:
+def add_after_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArray) -> None:
     """Add the probabilities of partial batches after a full one that left some requests (eq. 138)."""
     server, in_rests, in_rest, (ages, age_chances) = chain.server, chain.in_rests, chain.in_rest, chain.oldest
     size, window = server.size, server.window_ms
@@ -69,7 +69,9 @@ def pending_rest(chain: Transitions, left: int, queue: FloatArray, out: FloatArr
 
 
 @compiled
-def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArray, out: FloatArray) -> None:
+def add_after_first(
+    chain: Transitions, n: int, known: float, in_service: FloatArray, out: FloatArray
+) -> None:
     """Add the probabilities of partial batches after a service of n requests that left none.
 
     The first arrival opens the window, during the service or after it (eq. 137).
@@ -87,7 +89,7 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
     most = queue_limit_during(server, n)
     late = math.exp(-rate * max(service - window, 0.0))
     if most < size:
-        pending_in_limited_queue(chain, n, late, in_service, out)
+        add_after_in_limited_queue(chain, n, late, in_service, out)
         return
     total = known
     for j in range(1, size):
@@ -100,7 +102,7 @@ def pending_first(chain: Transitions, n: int, known: float, in_service: FloatArr
 
 
 @compiled
-def pending_in_limited_queue(
+def add_after_in_limited_queue(
     chain: Transitions, n: int, late: float, in_service: FloatArray, out: FloatArray
 ) -> None:
     """Add the probabilities of partial batches if a queue limit below B rejects further arrivals."""
@@ -126,7 +128,7 @@ def pending_in_limited_queue(
     # The window is still open at the service's end, at the age `age`: the queue is limited before the end,
     # and not after it.
     for m in range(FIRST_POINTS):
-        age, weight = opened_before_end(server, rate, n, 1.0, m, in_age)
+        age, weight = window_opens_before_end(server, rate, n, 1.0, m, in_age)
         fill_chances(rate * (window - age), in_rest)
         for c in range(most):
             fill_window(in_rest, 1 + c, size, weight * in_age[c], out)

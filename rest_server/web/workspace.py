@@ -31,7 +31,7 @@ SAME_STEP_S = 1.0
 """Maximum time between two changes of one key that count as one step for undo [s]."""
 
 
-class Desk:
+class Workspace:
     """State of one open web page, and its running work."""
 
     def __init__(self, service: FastAPI, key: bytes | None, path: str | None) -> None:

@@ -24,7 +24,7 @@ SHORTEST_MS = {"slo-ttft": 10.0, "slo-itl": 1.0, "slo-e2e": 1.0}
 _SEPARATORS = re.compile(r"[\s_-]")
 
 
-def slips(system: System, index: Index) -> Iterator[Finding]:
+def likely_mistakes(system: System, index: Index) -> Iterator[Finding]:
     """Yield warnings about likely mistakes that can be found without sizing."""
     models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
     shapes_of: dict[tuple[str, str], set[str]] = {}
@@ -35,7 +35,7 @@ def slips(system: System, index: Index) -> Iterator[Finding]:
     for entry in index.classes.values():
         for i, target in enumerate(entry.item.model_targets):
             at = (*entry.at, "modelTargets", i)
-            yield from _target_slips(entry.part, at, target)
+            yield from _target_mistakes(entry.part, at, target)
             yield from models.missing(entry.part, (*at, "model"), target.model)
             shapes = shapes_of.get((entry.item.name, target.model), set())
             known = Names("the target has no effect: shape", shapes, incomplete=False)
@@ -44,12 +44,12 @@ def slips(system: System, index: Index) -> Iterator[Finding]:
     yield from _unused(system, index)
     yield from _uncounted(index)
     yield from _alike(index)
-    yield from _accelerator_slips(index)
+    yield from _accelerator_mistakes(index)
     yield from _multiplied_cards(index)
-    yield from _server_slips(system, index)
+    yield from _server_mistakes(system, index)
 
 
-def _target_slips(part: Part, at: Location, target: ModelTarget) -> Iterator[Finding]:
+def _target_mistakes(part: Part, at: Location, target: ModelTarget) -> Iterator[Finding]:
     percentiles = [(at, target.percentile)]
     percentiles += [((*at, "latency", j), limit.percentile) for j, limit in enumerate(target.latency)]
     for place, percentile in percentiles:
@@ -128,7 +128,7 @@ def _alike(index: Index) -> Iterator[Finding]:
                 yield Finding(entry.part, (*entry.at, key), text)
 
 
-def _accelerator_slips(index: Index) -> Iterator[Finding]:
+def _accelerator_mistakes(index: Index) -> Iterator[Finding]:
     for name, entry in index.accelerators.items():
         cards, count = slice_of(name)[0], entry.item.multiplicity
         if cards not in {1, count}:
@@ -160,7 +160,7 @@ def _cards(count: int) -> str:
     return "one card" if count == 1 else f"{count} cards"
 
 
-def _server_slips(system: System, index: Index) -> Iterator[Finding]:
+def _server_mistakes(system: System, index: Index) -> Iterator[Finding]:
     rated = {name for name, entry in index.servers.items() if name in system.routed or _is_rated(entry)}
     known = Names("the server cannot stay on it: accelerator", system.accelerators, incomplete=False)
     for name, entry in index.servers.items():

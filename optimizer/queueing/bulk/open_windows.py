@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, WEIGHTS, fill_beyond
+from optimizer.queueing.bulk.answers import NEGLIGIBLE, NODES, WEIGHTS, fill_late
 from optimizer.queueing.bulk.poisson import fill_chances
 from optimizer.queueing.bulk.records import LatencyLimit, Scratch, Waiting
 from optimizer.queueing.bulk.service import service_ms
@@ -25,7 +25,7 @@ class LastBatch(NamedTuple):
     """Time until the batches ahead are completed [ms]."""
     ahead: int
     """Number of requests in the batches ahead."""
-    behind: int
+    followers: int
     """Largest number of requests behind the first request of the batch."""
 
 
@@ -56,7 +56,7 @@ def add_late(
     """
     if begin == end:
         return total
-    server, rate, (rest, clear, ahead, behind) = law.server, law.rate, batch
+    server, rate, (rest, clear, ahead, followers) = law.server, law.rate, batch
     out, later, between = scratch.rows[0], scratch.rows[1], scratch.rows[2]
     for node in range(LEADS):
         lead = begin + (end - begin) * NODES[LEADS - 1, node]
@@ -65,14 +65,14 @@ def add_late(
             continue
         there *= rate * (end - begin) * WEIGHTS[LEADS - 1, node]
         fill_chances(rate * lead, between)
-        fill_beyond(law, clear, server.window_ms - lead, later)
-        for p in range(1, behind + 1):
+        fill_late(law, clear, server.window_ms - lead, later)
+        for p in range(1, followers + 1):
             total += there * between[p - 1] * (later[p] - out[p])
     return total
 
 
 @compiled
-def pending_share(
+def late_in_open_windows(
     law: LatencyLimit, service: Service, rest: float, waiting: Waiting, scratch: Scratch
 ) -> float:
     """Return the change in late requests because the first request of their batch arrived within the window.
@@ -91,9 +91,9 @@ def pending_share(
         clear, ahead = rest + f * service.spacing, f * size
         if clear >= window or clear + service_ms(server, 1) > limit:
             break
-        fill_beyond(law, clear, clear, out)
+        fill_late(law, clear, clear, out)
         if low <= ahead <= high:  # the first arrival opens a window
-            fill_beyond(law, clear, window, later)
+            fill_late(law, clear, window, later)
             total += queue[ahead] * (later[0] - out[0])
         span = min(service.durations[-1] - rest, window - clear)
         count = min(size - 1, len(queue) - ahead - 1)
