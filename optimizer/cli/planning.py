@@ -80,16 +80,16 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(arguments: argparse.Namespace) -> None:
-    if arguments.repair and not arguments.simulate:
-        raise SpecError("--repair: repairs what a simulation shows; add --simulate")
-    if arguments.repair and arguments.proof is not None:
-        raise SpecError("--proof: cannot be combined with --repair; remove one")
-    if arguments.simulate and arguments.csv:
-        raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     check_simulates(arguments)
     options = request_of(SolveFlags, arguments)
+    if options.repair and not options.simulate:
+        raise SpecError("--repair: repairs what a simulation shows; add --simulate")
+    if options.repair and options.proof is not None:
+        raise SpecError("--proof: cannot be combined with --repair; remove one")
+    if options.simulate and arguments.csv:
+        raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     timings = Timings()
-    if arguments.repair:
+    if options.repair:
         _solve_and_repair(arguments, options, timings)
         return
     with working("solving"):
@@ -99,42 +99,42 @@ def _solve(arguments: argparse.Namespace) -> None:
             plan = solve(
                 system,
                 backend=options.backend,
-                write_model_to=arguments.write_model,
-                write_proof_to=arguments.proof,
+                write_model_to=options.write_model,
+                write_proof_to=options.proof,
                 timings=timings,
             )
-    if arguments.output is not None:
-        write_text(plan.to_json() + "\n", arguments.output)
+    if options.output is not None:
+        write_text(plan.to_json() + "\n", options.output)
     result = None
-    if arguments.simulate:
+    if options.simulate:
         with simulating(arguments) as progress:
             effort = options.model_dump(include=set(EffortOptions.model_fields))
             result = simulate_plan(system, SimulateOptions(**effort), plan, progress)
     _print_plan(plan, result, arguments, _tables(plan, system, arguments, timings))
-    _finish(plan, arguments, timings)
+    _finish(plan, options, timings)
 
 
-def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, timings: Timings) -> None:
+def _solve_and_repair(arguments: argparse.Namespace, options: SolveFlags, timings: Timings) -> None:
     with timings.stage("read"):
         system = read_system(arguments, options)
     with simulating(arguments) as progress:
-        result = repair_plan(system, options, progress, write_model_to=arguments.write_model, timings=timings)
-    if arguments.output is not None:
-        write_text(result.plan.to_json() + "\n", arguments.output)
+        result = repair_plan(system, options, progress, write_model_to=options.write_model, timings=timings)
+    if options.output is not None:
+        write_text(result.plan.to_json() + "\n", options.output)
     if arguments.json:
         print(result.to_json())
     else:
         tables = _tables(result.plan, system, arguments, timings)
         _print_plan(result.plan, result.simulation, arguments, tables, simulated_repair_sections(result))
-    _finish(result.plan, arguments, timings)
+    _finish(result.plan, options, timings)
 
 
-def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None:
-    if arguments.timings:
+def _finish(plan: Plan, options: SolveFlags, timings: Timings) -> None:
+    if options.timings:
         for stage, seconds in timings.stages_s.items():
             print_stderr(f"{stage:<12}{seconds * 1000:10.1f} ms")
     sys.stdout.flush()
-    plan.raise_for_status(service=arguments.require_complete, reserves=arguments.require_reserves)
+    plan.raise_for_status(service=options.require_complete, reserves=options.require_reserves)
 
 
 def _print_plan(
