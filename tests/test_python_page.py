@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from doc_pages import ROOT, read_page
-from python_page import generated
+from python_page import completed, generated
 from service_runs import Service, in_a_thread
 
+import optimizer
 import rest_server.client
 from rest_server.client import Client
 
@@ -37,8 +38,14 @@ def test_blocks_of_the_client_print_what_the_page_says(
     assert not output or printed.getvalue() == output
 
 
-def test_outputs_and_public_names_are_current() -> None:
+def test_outputs_are_current() -> None:
     assert generated(PAGE) == PAGE, "run python tests/tools/python_page.py"
+
+
+def test_the_site_describes_every_public_name() -> None:
+    page = completed(PAGE)
+    described = re.findall(r"^\| `(\w+)` \| \w.* \|$", page[page.index("## Public names") :], re.MULTILINE)
+    assert described == dir(optimizer)
 
 
 def test_the_page_names_every_method_and_error() -> None:

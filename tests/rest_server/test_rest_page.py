@@ -1,4 +1,7 @@
-"""The page about REST: its examples are run, one after the other, and it names every route and setting."""
+"""The page about REST: its examples are run, one after the other, and it names every route and setting.
+
+Routes without an example on the page have one in ``tests/data/rest_requests.md``; these run afterwards.
+"""
 
 import csv
 import json
@@ -18,6 +21,7 @@ from rest_server.v1 import examples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
+MORE = (ROOT / "tests" / "data" / "rest_requests.md").read_text(encoding="utf-8")
 ANY = "…"
 
 
@@ -59,14 +63,14 @@ def blocks() -> Iterator[tuple[int, Example]]:
         )
 
 
-def rows() -> Iterator[tuple[int, Example]]:
-    """Yield the rows of the tables of requests, and where they stand."""
+def rows(text: str) -> Iterator[tuple[int, Example]]:
+    """Yield the rows of the tables of requests in a text, and where they stand."""
     pattern = r"^\| `(GET|POST|PUT|DELETE) (\S+)` \| (?:`(.*?)`)? \| (\d+) \| `(.*)` \|$"
-    for row in re.finditer(pattern, PAGE, re.MULTILINE):
+    for row in re.finditer(pattern, text, re.MULTILINE):
         yield row.start(), Example(row[1], row[2], {}, written_out(row[3] or ""), int(row[4]), {}, row[5])
 
 
-EXAMPLES = [example for _, example in sorted((*blocks(), *rows()))]
+EXAMPLES = [example for _, example in (*sorted((*blocks(), *rows(PAGE))), *rows(MORE))]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +124,7 @@ def test_the_examples_are_answered_as_the_page_shows(service: TestClient) -> Non
             assert answer.text == example.answer, seen
 
 
-def test_the_page_has_an_example_of_every_route(service: TestClient) -> None:
+def test_every_route_has_an_example(service: TestClient) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     wanted = {(method.upper(), path) for path, item in paths.items() for method in item}
     for stateful in (False, True):
@@ -137,6 +141,12 @@ def test_the_page_has_an_example_of_every_route(service: TestClient) -> None:
         )
     ]
     assert not missing
+
+
+def test_the_page_names_every_route_of_llm_inferno() -> None:
+    routes = [route for stateful in (False, True) for route in wire_router(stateful=stateful).routes]
+    paths = {route.path for route in routes}  # type: ignore[attr-defined]
+    assert {path for path in paths if f" {path}`" not in PAGE} == set()
 
 
 def test_the_page_names_every_setting() -> None:

@@ -162,21 +162,6 @@ def loads() -> list[str]:
     return rows
 
 
-def utilised() -> list[str]:
-    """Return the table of the batch servers of the plan."""
-    rows = [
-        "| server | replicas | requests/s of each | share of full batches | busy |",
-        "|---|---|---:|---:|---:|",
-    ]
-    for name, pools in planned()[1].allocations.items():
-        for pool in pools:
-            if pool.busy is not None:
-                each = pool.arrival_rate_rpm / 60 / pool.num_replicas
-                where = f"{pool.num_replicas} × {pool.accelerator}"
-                rows.append(f"| {name} | {where} | {each:.0f} | {pool.utilization:.0%} | {pool.busy:.0%} |")
-    return rows
-
-
 def fleets() -> list[str]:
     rows = [
         "| T4s for the load | availability 0.99 | load | availability 0.995 | load |",
@@ -188,4 +173,4 @@ def fleets() -> list[str]:
     return rows
 
 
-TABLES = rates, cached, costs, loads, utilised, fleets
+TABLES = rates, cached, costs, loads, fleets

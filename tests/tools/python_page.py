@@ -1,6 +1,7 @@
 """The generated parts of docs/python.md: what its blocks print, and the table of public names.
 
-Run ``python tests/tools/python_page.py`` to write them; the blocks for the client are written by hand.
+Run ``python tests/tools/python_page.py`` to write the outputs; the blocks for the client are written by hand.
+The table, at ``<!-- names -->``, is on the site only (``site_pages.py``).
 """
 
 import contextlib
@@ -14,15 +15,16 @@ import optimizer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "python.md"
-_NAMES = re.compile(r"(?<=\| name \| meaning \|\n\|---\|---\|\n).*", re.DOTALL)
+_NAMES = "<!-- names -->\n"
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 _CLIENT = "## A client of the service"
 """Heading of the section whose blocks need a service."""
 
 
-def names() -> str:
-    """Return the rows of the table of public names."""
-    return "".join(f"| `{name}` | {_meaning(name)} |\n" for name in dir(optimizer))
+def completed(page: str) -> str:
+    """Return the page as the site shows it: with the table of public names."""
+    rows = "".join(f"| `{name}` | {_meaning(name)} |\n" for name in dir(optimizer))
+    return page.replace(_NAMES, f"| name | meaning |\n|---|---|\n{rows}")
 
 
 def _meaning(name: str) -> str:
@@ -33,7 +35,7 @@ def _meaning(name: str) -> str:
 
 
 def generated(page: str) -> str:
-    """Return the page with its outputs before the client, and its table of names, made from the program."""
+    """Return the page with its outputs before the client made from the program."""
     before, heading, after = page.partition(_CLIENT)
     variables: dict[str, object] = {"__name__": "page"}
 
@@ -48,7 +50,7 @@ def generated(page: str) -> str:
         text = _BLOCK.sub(filled, before)
     finally:
         os.environ |= {} if columns is None else {"COLUMNS": columns}
-    return text + heading + _NAMES.sub(lambda _: names(), after)
+    return text + heading + after
 
 
 if __name__ == "__main__":

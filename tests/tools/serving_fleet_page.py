@@ -15,17 +15,12 @@ from builders import Json  # noqa: E402
 
 from optimizer import (  # noqa: E402
     Plan,
-    Replica,
-    ReplicaPerformance,
     System,
-    analyze_replicas,
     load_system,
     solve,
 )
 from optimizer.features.routes.streams import flows_of  # noqa: E402
 from optimizer.features.routes.view import small_token_share  # noqa: E402
-from optimizer.jobs.memory import MemoryQuestion, memory_of  # noqa: E402
-from optimizer.profiles.catalogue import load_catalogue  # noqa: E402
 from optimizer.schema import Route  # noqa: E402
 from optimizer.timing.static import longest_to_mean  # noqa: E402
 
@@ -46,10 +41,6 @@ def planned() -> Plan:
 
 def document() -> Json:
     return fleet().to_spec().model_dump(mode="json", by_alias=True)
-
-
-def cost_usd(server: str) -> float:
-    return sum(pool.cost_cents_per_h for pool in planned().allocations[server]) / 100
 
 
 def with_replicas(count: int) -> Plan:
@@ -120,18 +111,6 @@ def routes() -> Iterator[list[str]]:
         yield [str(rate), everything, here, f"{100 * (use.saving or 0):.1f}%"]
 
 
-def token_rows() -> Iterator[list[str]]:
-    plan = planned()
-    for name, pools in sorted(plan.allocations.items()):
-        load = fleet().servers[name].current.load
-        per_h = sum(pool.arrival_rate_rpm for pool in pools) * 60
-        both, out = (
-            cost_usd(name) / (per_h * tokens) * 1e6
-            for tokens in (load.in_tokens + load.out_tokens, load.out_tokens)
-        )
-        yield [f"`{name}`", f"{both:.2f}", f"{out:.2f}"]
-
-
 def longest(batch: int, beyond: Any, top: float) -> float:
     """Return the mean of the longest of a batch over the mean, by the probabilities of exceeding lengths."""
     lengths = np.linspace(0, top, 400_001)
@@ -156,35 +135,9 @@ def batching() -> Iterator[list[str]]:
         yield [f"lognormal, CV {cv}", *(f"{each:.2f}" for each in found)]
 
 
-def static_rows() -> Iterator[list[str]]:
-    rates = {}
-    for name in ("continuous", "static", "padded"):
-        own = {} if name == "continuous" else {"batching": name, "outTokensCV": 1}
-        row = {
-            "decodeParms": {"alpha": 8, "beta": 0.4}, "prefillParms": {"gamma": 5, "delta": 0.1},
-            "inTokens": 500, "outTokens": 100, "maxBatch": 32,
-        }  # fmt: skip
-        (found,) = analyze_replicas([Replica.model_validate(row | own)], [1.0])
-        assert isinstance(found, ReplicaPerformance)
-        rates[name] = found.stable_rate_rps
-    for name, rate in rates.items():
-        yield [name, f"{rate:.2f}", f"{rates['continuous'] / rate:.2f} times"]
-
-
-def memory() -> Iterator[list[str]]:
-    for card in ("L4", "A10", "A30", "A100-40", "A100-80"):
-        asked = MemoryQuestion(model="llama-3.1-8b", accelerators=(card,), in_tokens=500, out_tokens=200)
-        (device,) = memory_of(asked).devices
-        sold = load_catalogue().accelerator(card).memory_gb
-        yield [card, f"{sold:g}", f"{device.requests.paged:,}"]
-
-
 ROWS: Mapping[str, Callable[[], Iterable[list[str]]]] = {
     "replicas": failures,
     "simple share": savings,
     "requests/s | all large": routes,
-    "server": token_rows,
     "output lengths": batching,
-    "batching": static_rows,
-    "card": memory,
 }

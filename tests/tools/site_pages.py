@@ -1,8 +1,8 @@
 """Build the documentation site: ``python tests/tools/site_pages.py [build|serve]``.
 
 The pages are copied from docs to build/docs and completed there: the reference with the help of every command
-and the fields of every result, and the site with MathJax, from an installed package. Neither building nor
-reading needs a network.
+and the fields of every result, the page about Python with the public names, and the site with MathJax, from
+an installed package. Neither building nor reading needs a network.
 """
 
 import shutil
@@ -12,11 +12,16 @@ from importlib.resources import files
 from pathlib import Path
 
 import extending_page
+import python_page
 import reference_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "build" / "docs"
-COMPLETED = {"reference.md": reference_page.completed, "extending.md": extending_page.completed}
+COMPLETED = {
+    "reference.md": reference_page.completed,
+    "extending.md": extending_page.completed,
+    "python.md": python_page.completed,
+}
 """Pages with parts that only the site has, and what returns them with these parts."""
 
 
