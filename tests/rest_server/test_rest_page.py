@@ -51,9 +51,9 @@ def parts(block: str) -> tuple[str, dict[str, str], str]:
     return first, dict(line.split(": ", 1) for line in lines), body
 
 
-def blocks() -> Iterator[tuple[int, Example]]:
+def blocks(text: str) -> Iterator[tuple[int, Example]]:
     """Yield requests with the answers that follow them, and where they stand."""
-    found = re.finditer(r"```http\n(?!HTTP)(.*?)```\s+```http\n(HTTP.*?)```", PAGE, re.DOTALL)
+    found = re.finditer(r"```http\n(?!HTTP)(.*?)```\s+```http\n(HTTP.*?)```", text, re.DOTALL)
     for pair in found:
         (asked, headers, body), (line, answer_headers, answer) = parts(pair[1]), parts(pair[2])
         method, path = asked.split()
@@ -70,7 +70,7 @@ def rows(text: str) -> Iterator[tuple[int, Example]]:
         yield row.start(), Example(row[1], row[2], {}, written_out(row[3] or ""), int(row[4]), {}, row[5])
 
 
-EXAMPLES = [example for _, example in (*sorted((*blocks(), *rows(PAGE))), *rows(MORE))]
+EXAMPLES = [example for text in (PAGE, MORE) for _, example in sorted((*blocks(text), *rows(text)))]
 
 
 @pytest.fixture(scope="module")

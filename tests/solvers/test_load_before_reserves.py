@@ -271,7 +271,7 @@ def slow_and_fast(cards: int, policy: str) -> System:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_one_more_card_can_lower_partial_service(policy: str) -> None:
-    """The example of docs/policies.md: full service comes first."""
+    """Full service comes first, as docs/policies.md says."""
     served = [served_rpm(solve(slow_and_fast(n, policy)), slow_and_fast(n, policy))[1] for n in (11, 12)]
     assert [round(each) for each in served] == [687, 420]
 
