@@ -2,7 +2,7 @@
 
 A value that is missing once must not have a lasting effect. A length of 0 is no measurement: a collector that
 divides the sum of lengths by a count of 0 sends it. So a server keeps its last lengths, and gets at least one
-replica if requests arrive whose lengths were never known. docs/rest.md has the table of all transitions.
+replica if requests arrive whose lengths were never known. tests/data/load_states.md has all transitions.
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,13 +5,14 @@ Run: ``python tests/benchmarks/saturation.py``.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from optimizer import System, load_system, solve
 
 LARGE = Path(__file__).resolve().parents[2] / "specs" / "large"
 
 
-def served(system: System, **options: object) -> Iterator[str]:
+def served(system: System, **options: Any) -> Iterator[str]:
     """Yield the served load of each priority [requests/min], and its share."""
     plan = solve(system, **options)
     for priority in (1, 2, 3):
@@ -30,7 +31,7 @@ def rows() -> Iterator[str]:
     for policy in ("None", "PriorityExhaustive", "PriorityRoundRobin"):
         for delayed in (False, True) if policy != "None" else (False,):
             for solver in ("milp", "greedy"):
-                options = {"saturation_policy": policy, "delayed_best_effort": delayed}
+                options: dict[str, Any] = {"saturation_policy": policy, "delayed_best_effort": delayed}
                 row = served(quarter, milp_solver=solver == "milp", **options)
                 yield f"| {policy} | {str(delayed).lower()} | {solver} | {' | '.join(row)} |"
 

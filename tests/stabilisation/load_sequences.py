@@ -1,11 +1,11 @@
-"""Kinds of load snapshots, and the states of a load after them as docs/rest.md lists them."""
+"""Kinds of load snapshots, and the states of a load after them as tests/data/load_states.md lists them."""
 
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "rest.md"
+TABLE = Path(__file__).resolve().parents[1] / "data" / "load_states.md"
 Kind = tuple[str, str]
 """The rate and the lengths of a snapshot: ``absent``, ``0`` or ``above 0``."""
 VALUES = ("absent", "0", "above 0")
@@ -15,10 +15,10 @@ RATE_RPM, IN_TOKENS, OUT_TOKENS = 300.0, 16.0, 64.0
 
 @cache
 def transitions() -> dict[tuple[str, Kind], tuple[str, bool]]:
-    """Return the table of docs/rest.md: the next state by state and kind, and whether a note follows."""
+    """Return the table: the next state by state and kind, and whether a note follows."""
     rows = [
         [cell.strip() for cell in line.strip("|\n ").split("|")]
-        for line in PAGE.read_text("utf-8").splitlines()
+        for line in TABLE.read_text("utf-8").splitlines()
         if line.startswith("| ")
     ]
     heads = [row for row in rows if row[:3] == ["`arrivalRate`", "lengths", "`new`"]]
