@@ -92,7 +92,7 @@ def solve(
 def _write_model(solved: "Solved", path: Path) -> None:
     from optimizer.solvers.model_file import write_model
 
-    candidates, problem, solution = solved.modelled or (solved.candidates, solved.problem, solved.solution)
+    candidates, problem, solution = solved.modelled
     names = candidates.arrays.server_names, candidates.arrays.accelerator_names
     write_model(problem, solution, names, path)
 
@@ -112,13 +112,8 @@ class Solved:
     candidates: Candidates
     problem: Problem
     solution: Solution
-    modelled: tuple[Candidates, Problem, Solution] | None = None
-    """Candidates, problem and solution of the solver, with all possible pools by length."""
-
-    @property
-    def all_candidates(self) -> Candidates:
-        """Candidates of the system, with those of pools by length that were not chosen."""
-        return self.candidates if self.modelled is None else self.modelled[0]
+    modelled: tuple[Candidates, Problem, Solution]
+    """Candidates, problem and solution of the solver, with all possible pools by length or role."""
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
         """Return the same solution with different retained replicas: numbers by (server, accelerator).
@@ -129,7 +124,8 @@ class Solved:
         candidates = replace(self.candidates, system=self.candidates.system.with_kept(replicas))
         limits, prices = priced_limits(candidates, self.problem.table)
         problem = replace(self.problem, limits=limits, prices=prices)
-        return _verified_plan(candidates, problem, self.solution, Timings())
+        plan = _verified_plan(candidates, problem, self.solution, Timings())
+        return replace(self, plan=plan, candidates=candidates, problem=problem)
 
 
 def solve_in_full(
@@ -156,6 +152,7 @@ def solve_in_full(
     """
     clock = timings or Timings()
     deadline = deadline or Deadline.after(system.options.time_limit_s)
+    # Servers that can have pools by length or role are planned with all possible pools at first.
     with_all_pools = system.with_all_pools()
     if with_all_pools is not system:
         memo, excluded = memo or SizingMemo(), with_possible(excluded, with_all_pools)
@@ -167,12 +164,12 @@ def solve_in_full(
         size = partial(find_candidates, memo=memo)
         modelled = candidates, problem, solution
         candidates, problem, solution = decided(system, *modelled, size, excluded)
-    solved = _verified_plan(candidates, problem, solution, clock)
-    return replace(solved, modelled=modelled)
+    plan = _verified_plan(candidates, problem, solution, clock)
+    return Solved(plan, candidates, problem, solution, modelled)
 
 
-def _verified_plan(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Solved:
-    """Build the plan of a solution and verify it.
+def _verified_plan(candidates: Candidates, problem: Problem, solution: Solution, clock: Timings) -> Plan:
+    """Return the plan of a solution, verified.
 
     Raises:
         SolverError: the plan does not pass verification.
@@ -183,7 +180,7 @@ def _verified_plan(candidates: Candidates, problem: Problem, solution: Solution,
         wrong = verify(plan, candidates.system, candidates)
     if wrong:
         raise SolverError(f"the plan failed verification: {wrong[0]}; please report this with the input")
-    return Solved(plan, candidates, problem, solution)
+    return plan
 
 
 def _check_extras(backend: str, write_model_to: Path | None) -> None:

@@ -39,7 +39,6 @@ from optimizer.features.offline.streams import with_deadline_of_load, with_load_
 from optimizer.features.places.streams import may_serve, network_ms
 from optimizer.features.routes.feature import ROUTES
 from optimizer.features.routes.streams import (
-    largest_shares,
     routes_by_server,
     served_with,
     with_routed_loads,
@@ -294,10 +293,6 @@ class System:
     def served_with(self, names: Iterable[str]) -> list[str]:
         """Return the given servers plus those that can only be served in full together with one of them."""
         return served_with(self.routes.values(), names)
-
-    def shares_of(self, route: Route) -> dict[str, float]:
-        """Return the planned load of each server of a route, divided by the rate of the route."""
-        return largest_shares(route)
 
     def as_served(self, served_rpm: Mapping[str, Mapping[str, float]]) -> Mapping[str, Server]:
         """Return the servers with only that load of shared queues and routes that a plan serves.

@@ -97,6 +97,7 @@ class CountHistory:
 
     def _jumps(self, count: ArrivalCount) -> bool:
         expected = max(0.0, self.at(count.middle_s).rate_rps) * count.span_s
+        # 2√N of a Poisson count has variance 1 at any mean; the expected count has an error of its own.
         variance = self.dispersion * (1 + count.span_s / sum(item.span_s for item in self.counts))
         return 2 * abs(sqrt(count.number) - sqrt(expected)) > JUMP * sqrt(variance)
 
@@ -104,6 +105,7 @@ class CountHistory:
         """Return the index of dispersion, updated with the difference of two successive counts."""
         weight = max(1 / (self.compared + 5), min(1.0, count.span_s / DISPERSION_S))
         mean_rps = max(2.0, last.number + count.number) / (last.span_s + count.span_s)
+        # The difference of two Poisson rates has the variance λ (1/t1 + 1/t2), so this ratio has the mean 1.
         squared = (count.rate_rps - last.rate_rps) ** 2 / (mean_rps * (1 / last.span_s + 1 / count.span_s))
         change = min(squared, OUTLIER * self.dispersion) - self.dispersion
         return max(1.0, self.dispersion + weight * change)
@@ -125,10 +127,12 @@ class CountHistory:
         rate = ArrivalRate(mean_rps, 0.0, sqrt(variance / span_s), self.dispersion, self.jumped)
         if len(numbers) < LINE_COUNTS:
             return rate
+        # Weighted least squares through the centre of the counts; weights are their time spans.
         from_center_s = middles_s - spans_s @ middles_s / span_s
         spread = float(spans_s @ from_center_s**2)
         slope = float(numbers @ from_center_s) / spread
         rest = spans_s @ (numbers / spans_s - mean_rps - slope * from_center_s) ** 2 / (len(numbers) - 2)
+        # The slope has the standard error √(variance / Σ t x²); the residuals may show a larger variance.
         if abs(slope) <= SLOPE * sqrt(max(variance, rest) / spread):
             return rate
         now_rps = mean_rps + slope * (time_s - middles_s[-1] + from_center_s[-1])

@@ -55,6 +55,8 @@ class RateForecast:
         if passed_s <= 0:
             return self
         predicted_rps = self.level_rps + self.trend_rps_per_s * passed_s
+        # Exponential smoothing with a time constant: the weight of a rate falls by e in each constant, so
+        # irregular intervals between measurements do not matter.
         weight = 1 - exp(-passed_s / settings.level_s)
         level_rps = max(0.0, predicted_rps + weight * (rate_rps - predicted_rps))
         weight = 1 - exp(-passed_s / settings.trend_s)
@@ -82,6 +84,7 @@ class RateForecast:
         if now_rps is None or then_rps is None:
             forecast_rps = self.level_rps + self.trend_rps_per_s * ahead_s
         else:
+            # The shape of the usual day, scaled to the level of today.
             ratio = self.level_rps / now_rps if now_rps else 1.0
             forecast_rps = then_rps * min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
         return min(max(0.0, forecast_rps), MAX_RATIO * self.level_rps)

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import groupby
 
 from optimizer.features.length_pools.streams import refuse_pools_by_length
+from optimizer.features.routes.streams import largest_shares
 from optimizer.features.versions.streams import share_of_load, whole_load
 from optimizer.plan import Plan
 from optimizer.plan.placements import PlanRow, placements_of, rows_of
@@ -94,9 +95,7 @@ def _denoised_routes(
         if estimate is None or route.large not in seen.missing:
             cv = system.servers[route.large].current.load.arrival_cv
             estimate = with_load(estimate, route.arrival_rate_rpm, cv, seen.now_s, rules)
-        estimates |= {
-            server: scaled_load(estimate, share) for server, share in system.shares_of(route).items()
-        }
+        estimates |= {server: scaled_load(estimate, share) for server, share in largest_shares(route).items()}
         found_routes[name] = route.model_copy(update={"arrival_rate_rpm": estimate.level_rpm})
     return found_routes
 

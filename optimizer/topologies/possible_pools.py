@@ -76,6 +76,7 @@ class PoolTopology(ServerTopology, Generic[P]):
         count = len(self.load_rps)
         rate = np.bincount(table.server, replicas * table.max_rate_rps, count)
         cost = np.bincount(table.server, replicas * table.cost_per_replica, count)
+        # Twice the tolerance of the rows, because the solver can use that tolerance, too.
         return rate >= self.load_rps * (1 - 2 * COVER), cost.astype(np.float64)
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> Self:  # noqa: ARG002
@@ -119,9 +120,11 @@ class PoolTopology(ServerTopology, Generic[P]):
         mine = np.flatnonzero(table.server[columns.rows] == server)
         candidates = columns.rows[mine]
         each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
+        # Σ min(rate / load, 1) x + unused ≥ 1: coefficients above 1 would only weaken the relaxation.
         share = np.minimum(each / table.load_rps[candidates], 1.0)
         least = COVER_SCALE * (1 - COVER)
         rows.add_one(least, ENDLESS, (mine, COVER_SCALE * share), ([unused], [COVER_SCALE]))
+        # Σ x + most unused ≤ most: an unused pool has no replicas.
         most = float(columns.most[mine].sum())
         rows.add_one(-ENDLESS, most, (mine, np.ones(len(mine))), ([unused], [most]))
 

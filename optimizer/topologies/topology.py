@@ -58,6 +58,7 @@ class ModelColumns:
         count = len(one_of)
         if not count:
             return
+        # x ≤ most z for each column, and Σ z ≤ 1 for each server.
         every, one = np.arange(count), np.ones(count)
         most = self.most[one_of].astype(np.float64)
         rows.add(np.full(count, -np.inf), np.zeros(count), (every, one_of, one), (every, z, -most))

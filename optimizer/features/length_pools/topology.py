@@ -43,6 +43,7 @@ class PossiblePools:
         Args:
             cost: cost of each planned server, shape (S,); infinite for one that cannot be used.
         """
+        # Shortest path over the steps by dynamic programming: best[k] serves the first k steps.
         best: list[tuple[float, list[int]]] = [(0.0, []), *[(np.inf, list[int]())] * self.steps]
         for server, first, last in sorted(self.intervals, key=lambda each: each[1]):
             total = best[first][0] + cost[server]
@@ -142,6 +143,8 @@ def _add_path(rows: ModelRows, each: PossiblePools, unused: dict[int, int], unse
     The variables `unused` are 1 if a pool is not used.
     """
     for step in range(each.steps):
+        # Flow balance at a step: used pools that start there equal those that end before it; one starts at
+        # the first step, if the server is served.
         starts = [unused[s] for s, first, _ in each.intervals if first == step]
         ends = [unused[s] for s, _, last in each.intervals if last == step - 1]
         balance = float(len(starts) - len(ends) - (0 if step else 1))

@@ -113,6 +113,8 @@ def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence
         least: lower bounds of the weights.
         most: upper bounds of the weights.
     """
+    # Exchange argument: moving weight from a smaller to a larger value raises the mean. So it is enough to
+    # try every threshold in descending order of the values.
     order = sorted(range(len(values)), key=lambda i: -values[i])
     best, weights = 0.0, list(least)
     for i in order:

@@ -170,6 +170,8 @@ def _add_loads(
     slack = COVER_SCALE * COVER
     small_rates, large_rates = (np.minimum(scale * rate, LARGEST_COEFFICIENT) for _, rate in (small, large))
     rows.add_one(-slack, ENDLESS, (small[0], small_rates), (shares, -scale * route.rate_rps))
+    # With the router on, the large server gets Σ rate (base + slope φ); with it off, all requests. An
+    # unserved route needs no rate at all.
     base = float(route.rate_rps @ route.large_base)
     rows.add_one(
         COVER_SCALE - slack,
@@ -185,6 +187,7 @@ def _add_shares(rows: ModelRows, route: RouteFlows, unserved: int, place: int) -
     """Add rows that bound the shares by the router's errors, and the quality loss by its limit."""
     count = len(route.rate_rps)
     every, shares, router = np.arange(count), place + 2 + np.arange(count), np.full(count, place)
+    # lower · router ≤ φ ≤ upper · router, and an unserved route has no router.
     nothing, endless = np.zeros(count), np.full(count, ENDLESS)
     rows.add(nothing, endless, (every, shares, np.ones(count)), (every, router, -route.lower))
     rows.add(-endless, nothing, (every, shares, np.ones(count)), (every, router, -route.upper))

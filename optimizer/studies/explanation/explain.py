@@ -79,7 +79,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         servers=explain_servers(before, servers, {key: answers[key] for key in of_servers}),
         **(_fleet_parts(before, {key: answers[key] for key in of_units}, budget, memo) if of_fleet else {}),
         overload=overload,
-        repair=find_repair(solved.all_candidates, solved.plan, budget) if needs_repair else None,
+        repair=find_repair(solved.modelled[0], solved.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(budget.unanswered),
     )
