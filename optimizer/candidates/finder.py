@@ -52,19 +52,21 @@ def find_candidates(
     # Queues are sized for each subset of their members, so separately.
     pairs = pairs.take(~arrays.servers.is_queue[pairs.server])
     pairs = with_best_batches(arrays, pairs) if choose_batch else pairs
-    table = _sized(arrays, pairs, verdicts, memo, is_over)
+    table = _size_pairs(arrays, pairs, verdicts, memo, is_over)
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
     # Candidates beyond the server's limit stay with as many replicas as allowed, for partial service.
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
     within = table.take(~over)
-    more = within.take(np.zeros(0, np.int64))
+    reserved = within.take(np.zeros(0, np.int64))
     if arrays.servers.reserve.wanted.any():
-        within, more = with_reserve(arrays, within)
+        within, reserved = with_reserve(arrays, within)
     if SHARED_QUEUES.name in system.features:
         queues = queue_candidates(system, arrays, verdicts, memo)
-        within, more = (CandidateTable.joined(pair) for pair in zip((within, more), queues, strict=True))
+        within, reserved = (
+            CandidateTable.joined(pair) for pair in zip((within, reserved), queues, strict=True)
+        )
     verdicts.freeze()
     size = partial(find_candidates, memo=memo)
     shared = find_patterns(system, size) if SHARED_CARDS.name in system.features else None
@@ -73,13 +75,13 @@ def find_candidates(
         for feature in FEATURES
         if feature.has_offers and feature.name in system.features
     }
-    return Candidates(arrays, within, bounded.take(over), more, verdicts, system, shared, offered)
+    return Candidates(arrays, within, bounded.take(over), reserved, verdicts, system, shared, offered)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------
 
 
-def _sized(
+def _size_pairs(
     arrays: SystemArrays,
     pairs: Pairs,
     verdicts: Verdicts,
@@ -94,10 +96,10 @@ def _sized(
     ]
     loaded = chunks(arrays, pairs, np.flatnonzero(~idle))
 
-    def sized(rows: IntArray) -> CandidateTable:
+    def candidates_of_chunk(rows: IntArray) -> CandidateTable:
         return loaded_candidates(arrays, pairs.take(rows), verdicts, memo, is_over)
 
-    tables += in_threads(sized, loaded)
+    tables += in_threads(candidates_of_chunk, loaded)
     return CandidateTable.joined(tables)
 
 

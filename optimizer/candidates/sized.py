@@ -54,7 +54,7 @@ def loaded_candidates(
             "optimizer.timeLimit: it ends before all batch servers without exact results are sized (bursty "
             "arrivals, stages, jobs or the trigger gap); raise it (--time-limit)"
         )
-    return _sized(arrays, pairs, factor, rows, verdicts, memo)
+    return _candidates_of(arrays, pairs, factor, rows, verdicts, memo)
 
 
 def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:
@@ -70,7 +70,7 @@ def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tup
     return replace(pairs, best_rate_rps=pairs.best_rate_rps * factor), factor
 
 
-def _sized(
+def _candidates_of(
     arrays: SystemArrays,
     pairs: Pairs,
     factor: FloatArray,

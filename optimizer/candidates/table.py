@@ -258,7 +258,7 @@ class Candidates:
     """Patterns of shared cards; None if no server can share one."""
     offered: Mapping[str, CandidateTable] = field(default_factory=dict)
     """Candidates that features add, by feature; those of a feature with a topology need its rows."""
-    more: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    extra_amounts: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of available amounts in a what-if question, by limit and item."""
     of_all_pools: "Candidates | None" = None
     """Candidates with all possible pools by length, if the system has only those that were chosen."""

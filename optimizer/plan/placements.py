@@ -62,7 +62,7 @@ class PlanRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementRow:
+class PlacementGroup:
     """A placement: replicas of a server or queue, a group of shared cards, or an external service."""
 
     spot: Spot
@@ -82,10 +82,10 @@ def place_name(mode: PoolMode, accelerator: str) -> str:
     return {"own": accelerator, "shared": SHARED, "external": EXTERNAL}[mode]
 
 
-def placements_of(plan: Plan) -> tuple[PlacementRow, ...]:
+def placements_of(plan: Plan) -> tuple[PlacementGroup, ...]:
     """Return the placements of a plan: first replicas, then shared cards, then external services."""
     members = {name: use.members for name, use in plan.shared_queues.items()}
-    return tuple(placement_rows(plan.allocations, plan.shared_cards, plan.rented, members))
+    return tuple(placement_groups(plan.allocations, plan.shared_cards, plan.rented, members))
 
 
 def all_rows(plan: Plan) -> Iterator[PlanRow]:
@@ -93,12 +93,12 @@ def all_rows(plan: Plan) -> Iterator[PlanRow]:
     return (row for placement in placements_of(plan) for row in placement.rows)
 
 
-def placement_rows(
+def placement_groups(
     pools: Mapping[str, Iterable[Pool]],
     cards: Iterable[SharedCardUse],
     rented: Iterable[Rented],
     members: Mapping[str, Mapping[str, QueueMember]] | None = None,
-) -> Iterator[PlacementRow]:
+) -> Iterator[PlacementGroup]:
     """Yield pools by planned server, shared cards and rentals as placements.
 
     Args:
@@ -117,16 +117,16 @@ def placement_rows(
                 rows.append(PlanRow(member, spot, "own", None, count, item, *rates, is_member=True))
             # Members are shown once, whatever the number of pools.
             of_queue = {}
-            yield PlacementRow(spot, "own", count, pool.cost_cents_per_h, tuple(rows))
+            yield PlacementGroup(spot, "own", count, pool.cost_cents_per_h, tuple(rows))
     for use in cards:
         spot = Spot(use.name, use.accelerator)
         on_card = tuple(_row(item.server, item, spot, "shared", use.num_cards) for item in use.servers)
-        yield PlacementRow(spot, "shared", use.num_cards, use.cost_cents_per_h, on_card)
+        yield PlacementGroup(spot, "shared", use.num_cards, use.cost_cents_per_h, on_card)
     for service in rented:
         rate, cost = service.arrival_rate_rpm, service.cost_cents_per_h
         spot = Spot(service.server, "")
         row = PlanRow(service.server, spot, "external", None, 1, service, rate, rate, cost_cents_per_h=cost)
-        yield PlacementRow(spot, "external", 1, cost, (row,))
+        yield PlacementGroup(spot, "external", 1, cost, (row,))
 
 
 def _row(server: str, pool: Pool, spot: Spot, mode: PoolMode, count: int) -> PlanRow:
@@ -146,6 +146,6 @@ def rows_of(plan: Plan) -> dict[str, list[PlanRow]]:
     return rows_by_server(placements_of(plan))
 
 
-def rows_by_server(placements: Iterable[PlacementRow]) -> dict[str, list[PlanRow]]:
+def rows_by_server(placements: Iterable[PlacementGroup]) -> dict[str, list[PlanRow]]:
     """Group the rows of placements by planned server."""
     return grouped((row.server, row) for placed in placements for row in placed.rows if not row.is_member)

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.plan.document import TierUse
-from optimizer.plan.placements import PlacementRow
+from optimizer.plan.placements import PlacementGroup
 from optimizer.schema import Accelerator
 from optimizer.spec.prices import tiered
 from optimizer.spec.system import System
 
 
-def tier_uses(system: System, rows: Iterable[PlacementRow]) -> tuple[TierUse, ...]:
+def tier_uses(system: System, rows: Iterable[PlacementGroup]) -> tuple[TierUse, ...]:
     """Return the cost of each accelerator and type with price tiers, including shared cards (eq. 147)."""
     used = accelerators_used(system, rows)
     return (*_of_accelerators(system, used), *_of_types(system, used))
@@ -49,7 +49,7 @@ def _of_accelerators(system: System, used: Mapping[str, int]) -> tuple[TierUse, 
     )
 
 
-def accelerators_used(system: System, rows: Iterable[PlacementRow]) -> Counter[str]:
+def accelerators_used(system: System, rows: Iterable[PlacementGroup]) -> Counter[str]:
     """Return the number of accelerators that placements use, by name."""
     used: Counter[str] = Counter()
     for row in (row for row in rows if row.mode != "external"):

@@ -20,7 +20,7 @@ from optimizer.limits.limit import Limit, PlacedReplicas
 from optimizer.limits.power_limit import POWER
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import CapacityUse, Change, LimitUse, Plan, PlanCost, TierUse
-from optimizer.plan.placements import PlacementRow, PlanRow, place_name, placement_rows, rows_by_server
+from optimizer.plan.placements import PlacementGroup, PlanRow, place_name, placement_groups, rows_by_server
 from optimizer.plan.power_uses import power_at_load_w
 from optimizer.plan.tier_uses import tier_uses
 from optimizer.prices.price import SharedPrice
@@ -74,9 +74,9 @@ class PlanPlacements:
         return [*measured_members(self.arrays, self.named_pools)]
 
     @cached_property
-    def placements(self) -> tuple[PlacementRow, ...]:
+    def placements(self) -> tuple[PlacementGroup, ...]:
         """All placements, without members of shared queues."""
-        return tuple(placement_rows(self.pools, self.cards, self.rented.values()))
+        return tuple(placement_groups(self.pools, self.cards, self.rented.values()))
 
     @cached_property
     def rows(self) -> dict[str, list[PlanRow]]:
@@ -132,7 +132,7 @@ class PlanPlacements:
         costs = [placed_cost(cost.name, cost.amount_cents_per_h) for cost in self.costs]
         return self.placed_units + PlacedUnits(self.system, costs) if costs else self.placed_units
 
-    def _units_of(self, row: PlacementRow) -> PlacedReplicas:
+    def _units_of(self, row: PlacementGroup) -> PlacedReplicas:
         group, accelerator = row.spot
         if row.mode == "own":
             return placed(self.system, group, accelerator, row.count, self.pool_power_w.get(row.spot))

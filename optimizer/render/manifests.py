@@ -19,7 +19,7 @@ from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
-from optimizer.plan.placements import PlacementRow, placements_of
+from optimizer.plan.placements import PlacementGroup, placements_of
 from optimizer.render.cluster_table import EMPTY_TABLE, ClusterTable
 from optimizer.schema.yaml_format import yaml_text
 from optimizer.spec.system import System
@@ -125,7 +125,7 @@ def workload_pairs(system: System) -> list[tuple[str, str]]:
     ]
 
 
-def _on_cards(row: PlacementRow, name: str) -> WorkloadManifest:
+def _on_cards(row: PlacementGroup, name: str) -> WorkloadManifest:
     """Return the workload of a placement on shared cards: one pod per card, one container per replica."""
     containers: list[CardContainer] = []
     counts = Counter[str]()

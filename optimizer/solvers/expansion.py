@@ -135,7 +135,7 @@ def unit_prices(problem: Problem, deadline: Deadline) -> FloatArray | None:
         raise OutOfTimeError
     if result.row_price is None or result.outcome is not RunStatus.optimal:
         return None
-    rows = formulation.shared
+    rows = formulation.limits
     own_and_followers = np.maximum(-result.row_price[rows.row] / rows.divisor, 0.0)
     np.add.at(prices, problem.limits.source[rows.limit], own_and_followers)
     return prices
@@ -151,7 +151,7 @@ def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
     """
     amount, addable = problem.limits.amount, problem.limits.addable
     formulation = formulate(problem.with_amounts(np.where(addable, AMPLE, amount)))
-    rows = formulation.shared
+    rows = formulation.limits
     row_upper = formulation.model.row_upper.copy()
     more = np.flatnonzero(addable[rows.limit])
     row_upper[rows.row[more]] = amount[rows.limit[more]] / rows.divisor[more]

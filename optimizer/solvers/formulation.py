@@ -14,7 +14,7 @@ from optimizer.topologies.topology import Label, ModelColumns, Variables
 
 
 @dataclass(frozen=True, slots=True)
-class SharedRows:
+class ModelLimits:
     """Rows of the limits in a model; arrays have shape (K,)."""
 
     row: IntArray
@@ -49,7 +49,7 @@ class Formulation:
     size: int = 0
     """Number of variables that have been added."""
     rows: ModelRows = field(default_factory=ModelRows)
-    shared: SharedRows = field(init=False)
+    limits: ModelLimits = field(init=False)
     """Rows of the limits in the model."""
     unreserved: IntArray = field(init=False)
     """Indices of the variables that are 1 if a server is served without its reserve."""
@@ -104,7 +104,7 @@ class Formulation:
         entries = [(row, column, value)]
         variable, of, coefficient = (each[place[prices.entries[1]] >= 0] for each in prices.entries)
         entries.append((place[of], paid[variable], coefficient / divisor[place[of]]))
-        self.shared = SharedRows(
+        self.limits = ModelLimits(
             self.rows.add(np.full(len(limit), -np.inf), amount, *entries), limit, divisor
         )
 
@@ -113,7 +113,7 @@ class Formulation:
         rows, problem = [], self.problem
         for topology in problem.topologies:
             columns = ModelColumns(
-                rows=self.columns,
+                candidates=self.columns,
                 most=self.most,
                 replicas_each=self.replicas_each,
                 servers=self.servers,

@@ -221,7 +221,7 @@ def limit_rows(candidates: Candidates, table: CandidateTable, prices: Sequence[S
     for limit in (limit for limit in LIMITS if limit.applies(system.options)):
         for name, exists in limit.amounts(stock).items():
             taken_already = kept.used(limit, name) + fixed * (limit.name == BUDGET)
-            more = candidates.more.get(LimitItem(limit, name).source, 0.0)
+            more = candidates.extra_amounts.get(LimitItem(limit, name).source, 0.0)
             left = max(exists - taken_already, 0.0) + more
             for part, use in limit.rows(replicas, name):
                 add(LimitItem(limit, name, part), left if limit.whole else left * (1 + ROUNDING), use)

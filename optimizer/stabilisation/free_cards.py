@@ -6,7 +6,7 @@ from math import ceil
 
 from optimizer.features.nodes.limit import IN_NODES, Nodes
 from optimizer.limits.table import limit_named
-from optimizer.plan.placements import PlacementRow
+from optimizer.plan.placements import PlacementGroup
 from optimizer.spec.placed import PlacedUnits, placed, placed_cards
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
@@ -36,7 +36,7 @@ class FreeCards:
         return cls(system, free, in_nodes)
 
     @classmethod
-    def beside(cls, system: System, rows: Iterable[PlacementRow]) -> "FreeCards":
+    def beside(cls, system: System, rows: Iterable[PlacementGroup]) -> "FreeCards":
         """Return the cards of a system except the shared cards that placements use."""
         cards = cls.of(system)
         for row in rows:

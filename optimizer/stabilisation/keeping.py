@@ -14,7 +14,7 @@ from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.table import limit_named
 from optimizer.pipeline import Solved, Timings, solve_in_full
 from optimizer.plan import Plan
-from optimizer.plan.placements import PlacementRow, placements_of
+from optimizer.plan.placements import PlacementGroup, placements_of
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.placed import PlacedUnits, placed
 from optimizer.spec.system import System
@@ -101,8 +101,8 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     def counts(name: str) -> bool:
         return lowest is None or system.priority(system.servers[name]) <= lowest
 
-    counted: list[PlacementRow] = []
-    others: list[PlacementRow] = []
+    counted: list[PlacementGroup] = []
+    others: list[PlacementGroup] = []
     for row in placements_of(plan):
         # Shared cards count if one of their servers does, because they cannot be divided.
         any_counts = any(counts(part.server) for part in row.rows if not part.is_member)
@@ -124,7 +124,7 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     return cards
 
 
-def _at_rest(system: System, row: PlacementRow) -> PlacedReplicas:
+def _at_rest(system: System, row: PlacementGroup) -> PlacedReplicas:
     """Return a pool with its minimum use of limits, which is that without load and without roll-outs."""
     item = system.accelerators.get(row.spot.accelerator)
     power_w = 0.0 if item is None else float(item.power.at(np.zeros(1))[0])

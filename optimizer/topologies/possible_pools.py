@@ -117,8 +117,8 @@ class PoolTopology(ServerTopology, Generic[P]):
 
         The variable `unused` is 1 if the pool is not used.
         """
-        mine = np.flatnonzero(table.server[columns.rows] == server)
-        candidates = columns.rows[mine]
+        mine = np.flatnonzero(table.server[columns.candidates] == server)
+        candidates = columns.candidates[mine]
         each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
         # Σ min(rate / load, 1) x + unused ≥ 1: coefficients above 1 would only weaken the relaxation.
         share = np.minimum(each / table.load_rps[candidates], 1.0)
@@ -148,7 +148,7 @@ def empty_or_used(
 
     def point(replicas: IntArray) -> FloatArray:
         none = [not replicas[table.server == whole].any() for whole in wholes]
-        return np.concatenate([none, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
+        return np.concatenate([none, replicas[columns.candidates[one_of]] > 0]).astype(np.float64)
 
     return Variables(
         upper=np.ones(len(wholes) + len(one_of)),

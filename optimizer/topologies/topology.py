@@ -27,7 +27,7 @@ Label = tuple[str, str, int, int]
 class ModelColumns:
     """The first variables of a model: n columns for candidates, and one variable per server with a column."""
 
-    rows: IntArray
+    candidates: IntArray
     """Candidate of each column, as a row of the candidate table, shape (n,)."""
     most: IntArray
     """Upper bound of each column, shape (n,)."""
@@ -44,7 +44,7 @@ class ModelColumns:
 
     def unserved(self, server: int) -> int:
         """Return the index of the variable that is 1 if a server is unserved."""
-        return len(self.rows) + int(np.searchsorted(self.servers, server))
+        return len(self.candidates) + int(np.searchsorted(self.servers, server))
 
     def add_single(self, rows: ModelRows, one_of: IntArray, z: IntArray, server: IntArray) -> None:
         """Add rows that allow only one accelerator for each server (eq. 225).

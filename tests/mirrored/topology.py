@@ -115,8 +115,8 @@ class Mirrors(Topology):
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return rows that require a twin elsewhere for every replica."""
         rows, endless = ModelRows(), np.full(1, np.inf)
-        source, owners = table.source[columns.rows], self.owners(table)[columns.rows]
-        place, server = self.place_of[table.accelerator[columns.rows]], table.server[columns.rows]
+        source, owners = table.source[columns.candidates], self.owners(table)[columns.candidates]
+        place, server = self.place_of[table.accelerator[columns.candidates]], table.server[columns.candidates]
         for owner in np.unique(self.owner).tolist():
             mine = np.flatnonzero((source == Source.coupled) & (server == owner))
             twins = np.flatnonzero(owners == owner)

@@ -134,13 +134,13 @@ def test_placements_are_listed_as_often_for_many_servers(
 ) -> None:
     """Listing them once for each server or question took minutes for thousands of servers."""
     listed: list[int] = []
-    rows = placements.placement_rows
+    rows = placements.placement_groups
 
-    def counted(*arguments: Any) -> Iterator[placements.PlacementRow]:
+    def counted(*arguments: Any) -> Iterator[placements.PlacementGroup]:
         listed.append(len(arguments))
         return rows(*arguments)
 
-    monkeypatch.setattr(placements, "placement_rows", counted)
+    monkeypatch.setattr(placements, "placement_groups", counted)
     numbers = []
     for servers in (5, 30):
         listed.clear()

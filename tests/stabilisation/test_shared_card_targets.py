@@ -94,13 +94,13 @@ def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
 
 def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[int] = []
-    rows = placements.placement_rows
+    rows = placements.placement_groups
 
-    def counted(*arguments: Any) -> Iterator[placements.PlacementRow]:
+    def counted(*arguments: Any) -> Iterator[placements.PlacementGroup]:
         listed.append(len(arguments))
         return rows(*arguments)
 
-    monkeypatch.setattr(placements, "placement_rows", counted)
+    monkeypatch.setattr(placements, "placement_groups", counted)
     numbers = []
     for count in (1, 4):
         system = pairs(count, 2)

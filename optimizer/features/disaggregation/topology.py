@@ -125,7 +125,7 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
         """
         rows = ModelRows()
         choices = [each for each in self.choices if each.whole in columns.servers]
-        server = table.server[columns.rows]
+        server = table.server[columns.candidates]
         empty = {each.whole: columns.first + i for i, each in enumerate(choices)}
         single = [s for each in choices for s in (each.servers if columns.is_single else each.pools)]
         one_of = np.flatnonzero(np.isin(server, single))
@@ -137,7 +137,7 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
                 self.add_load(rows, table, columns, s, unused[s])
             _add_choice(rows, each, unused, columns.unserved(each.whole))
             for pair in each.pairs:
-                _add_links(rows, each, table.accelerator[columns.rows], server, pair, z_of)
+                _add_links(rows, each, table.accelerator[columns.candidates], server, pair, z_of)
         columns.add_single(rows, one_of, z, server)
         wholes = np.array([each.whole for each in choices], np.int64)
         return empty_or_used(table, columns, wholes, one_of, lambda: _labels(choices, one_of, server)), rows

@@ -110,7 +110,7 @@ class LengthPoolTopology(PoolTopology[PossiblePools]):
         """
         rows = ModelRows()
         choices = [each for each in self.choices if each.whole in columns.servers]
-        server = table.server[columns.rows]
+        server = table.server[columns.candidates]
         one_of = np.flatnonzero(self.served_by_rows[server]) if columns.is_single else np.zeros(0, np.int64)
         empty = {each.whole: columns.first + i for i, each in enumerate(choices)}
         for each in choices:

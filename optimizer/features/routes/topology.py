@@ -108,7 +108,7 @@ class RouteTopology(ServerTopology):
         each column states whether it is used.
         """
         routes = [route for route in self.routes if route.large in columns.servers]
-        server, rate = table.server[columns.rows], table.max_rate_rps[columns.rows]
+        server, rate = table.server[columns.candidates], table.max_rate_rps[columns.candidates]
         one_of = np.flatnonzero(self.served_by_rows[server]) if columns.is_single else np.zeros(0, np.int64)
         rows, place = ModelRows(), columns.first
         integer, upper, changes = list[bool](), list[float](), list[float]()
@@ -133,7 +133,7 @@ class RouteTopology(ServerTopology):
                 shares = [0.0] * len(route.rate_rps) if division is None else list(division.shares)
                 empty = not replicas[table.server == route.large].any()
                 values += [float(division is not None and division.routed), float(empty), *shares]
-            return np.concatenate([values, replicas[columns.rows[one_of]] > 0]).astype(np.float64)
+            return np.concatenate([values, replicas[columns.candidates[one_of]] > 0]).astype(np.float64)
 
         ones = np.ones(len(one_of))
         block = Variables(

@@ -97,17 +97,21 @@ class CardTopology(Topology):
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return constraints that make units carry the loads of servers on shared cards (eq. 233)."""
-        pattern, count = table.pattern[columns.rows], len(self.servers)
+        pattern, count = table.pattern[columns.candidates], len(self.servers)
         shares, rows = self.shares(pattern), ModelRows()
         place = np.full(len(self.optional), -1)
         place[self.servers] = np.arange(count)
         server, column = np.nonzero(shares)
-        on_cards = np.flatnonzero(table.source[columns.rows] == Source.on_cards)
+        on_cards = np.flatnonzero(table.source[columns.candidates] == Source.on_cards)
         rows.add(
             np.full(count, -COVER_SCALE * COVER),
             np.full(count, np.inf),
             (server, column, COVER_SCALE * shares[server, column]),
-            (place[table.server[columns.rows[on_cards]]], on_cards, np.full(len(on_cards), -COVER_SCALE)),
+            (
+                place[table.server[columns.candidates[on_cards]]],
+                on_cards,
+                np.full(len(on_cards), -COVER_SCALE),
+            ),
         )
         return Variables(np.zeros(0), lambda _: np.zeros(0), tuple), rows
 

@@ -158,7 +158,7 @@ def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatAr
         added: amount added to each item, shape (R,); negative values reduce it.
     """
     added_by_key = [(items[place].key, float(added[place])) for place in np.flatnonzero(added).tolist()]
-    return replace(candidates, more=totals([*candidates.more.items(), *added_by_key]))
+    return replace(candidates, extra_amounts=totals([*candidates.extra_amounts.items(), *added_by_key]))
 
 
 def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) -> Candidates:
