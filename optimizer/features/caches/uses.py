@@ -1,4 +1,4 @@
-"""The section of a plan about result caches."""
+"""The part of a plan about result caches."""
 
 from optimizer.documents import OutputDocument
 

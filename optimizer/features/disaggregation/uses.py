@@ -1,4 +1,4 @@
-"""The section of a plan about prefill and decode pools."""
+"""The part of a plan about prefill and decode pools."""
 
 from typing import Literal
 

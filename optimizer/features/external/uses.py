@@ -1,4 +1,4 @@
-"""The section of a plan about rented external services."""
+"""The part of a plan about rented external services."""
 
 from optimizer.documents import OutputDocument
 

@@ -1,4 +1,4 @@
-"""The section of a plan about pools by length."""
+"""The part of a plan about pools by length."""
 
 from typing import Literal
 

@@ -39,7 +39,7 @@ Lots = Counter[Lot]
 """Numbers of replicas by lot."""
 
 
-class Kind(NamedTuple):
+class LotKind(NamedTuple):
     """Replicas that need not be told apart: of one size, or of one lot if not all of them can stay."""
 
     cards: int
@@ -51,7 +51,7 @@ class NodeClass(NamedTuple):
 
     node_type: int
     """Index of the node type in its pool."""
-    contents: tuple[tuple[Kind, int], ...]
+    contents: tuple[tuple[LotKind, int], ...]
     """Number of replicas of each kind, the smallest first."""
 
     def selections(self) -> Iterator[tuple[int, ...]]:
@@ -104,7 +104,7 @@ def staying(
     kind_of, names = _kinds(running, lots), [node.name for node in pool.nodes]
     classes: dict[NodeClass, list[str]] = {}
     for machine in sorted(running, key=machine_order):
-        held: Counter[Kind] = Counter()
+        held: Counter[LotKind] = Counter()
         for lot, n in running[machine].items():
             held[kind_of[lot]] += n if lots[lot] else 0
         key = NodeClass(
@@ -126,19 +126,19 @@ def staying(
     return kept
 
 
-def _kind_order(item: tuple[Kind, int]) -> tuple[int, tuple[object, ...]]:
+def _kind_order(item: tuple[LotKind, int]) -> tuple[int, tuple[object, ...]]:
     return item[0].cards, item[0].lot or ()
 
 
-def _kinds(running: Mapping[str, Lots], lots: Lots) -> dict[Lot, Kind]:
+def _kinds(running: Mapping[str, Lots], lots: Lots) -> dict[Lot, LotKind]:
     """Return the kind of each lot that runs."""
     total: Lots = Counter()
     for held in running.values():
         total.update(held)
-    return {lot: Kind(lot.cards, lot if 0 < lots[lot] < n else None) for lot, n in total.items()}
+    return {lot: LotKind(lot.cards, lot if 0 < lots[lot] < n else None) for lot, n in total.items()}
 
 
-def _chosen(held: Lots, selection: Selection, kind_of: Mapping[Lot, Kind], lots: Lots) -> Lots:
+def _chosen(held: Lots, selection: Selection, kind_of: Mapping[Lot, LotKind], lots: Lots) -> Lots:
     """Return replicas of a node in the numbers of a selection."""
     left = {kind: n for (kind, _), n in zip(selection.of.contents, selection.stay, strict=True)}
     stay: Lots = Counter()

@@ -1,4 +1,4 @@
-"""The section of a plan about whole nodes."""
+"""The part of a plan about whole nodes."""
 
 from collections.abc import Iterable
 from operator import not_

@@ -1,4 +1,4 @@
-"""The section of a plan about offline work."""
+"""The part of a plan about offline work."""
 
 from optimizer.documents import OutputDocument
 

@@ -1,4 +1,4 @@
-"""The sections of a plan about reserves, and about replicas by purpose."""
+"""The parts of a plan about reserves, and about replicas by purpose."""
 
 from pydantic import Field
 

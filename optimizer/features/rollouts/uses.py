@@ -1,4 +1,4 @@
-"""The section of a plan about roll-outs."""
+"""The part of a plan about roll-outs."""
 
 from optimizer.documents import OutputDocument
 

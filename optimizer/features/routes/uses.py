@@ -1,4 +1,4 @@
-"""The section of a plan about routes."""
+"""The part of a plan about routes."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""The section of a plan about shared cards."""
+"""The part of a plan about shared cards."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""The section of a plan about shared queues."""
+"""The part of a plan about shared queues."""
 
 from operator import not_
 

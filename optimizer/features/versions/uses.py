@@ -1,4 +1,4 @@
-"""The section of a plan about versions."""
+"""The part of a plan about versions."""
 
 from pydantic import Field
 
