@@ -155,7 +155,7 @@ class _ClassFields(QueueProblem):
         queues = self.queues()
         stable_rate_rps = float(queues.stable_rate_rps[0])
         if rate_rps > stable_rate_rps:
-            return UnstableReplica.beyond(rate_rps, stable_rate_rps)
+            return UnstableReplica.at(rate_rps, stable_rate_rps)
         return self._answer(queues, rate_rps)
 
     def size(self) -> ClassAnswer | ClassRowAnswer:

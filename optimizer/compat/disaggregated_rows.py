@@ -144,7 +144,7 @@ class DisaggregatedRow(ReplicaRow):
         if self.rate_rps <= 0:
             raise AnalysisError(f"rate: must be more than 0 requests/s, not {self.rate_rps:g}")
         if self.rate_rps > queues.stable_rate_rps[0]:
-            return UnstableReplica.beyond(self.rate_rps, float(queues.stable_rate_rps[0]))
+            return UnstableReplica.at(self.rate_rps, float(queues.stable_rate_rps[0]))
         return self._answer(queues, self.rate_rps)
 
     def size(self) -> QueueAnswer:

@@ -98,7 +98,7 @@ class ReplicaRow(FurtherTerms, ShapedRequests, QueueProblem):
             return super().analyze()
         performance = analyze_as(RowAnswer, self.replica(), self.rate_rps)
         if self.rate_rps > performance.stable_rate_rps:
-            return UnstableReplica.beyond(self.rate_rps, performance.stable_rate_rps)
+            return UnstableReplica.at(self.rate_rps, performance.stable_rate_rps)
         return performance
 
 

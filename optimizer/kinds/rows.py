@@ -70,7 +70,7 @@ class UnstableReplica(Document):
     """Error message."""
 
     @classmethod
-    def beyond(cls, rate_rps: float, stable_rate_rps: float) -> Self:
+    def at(cls, rate_rps: float, stable_rate_rps: float) -> Self:
         """Create the result for an arrival rate above the maximum stable rate."""
         message = (
             f"no steady state: the rate {precise(rate_rps)} requests/s exceeds the maximum stable rate "

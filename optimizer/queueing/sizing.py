@@ -74,7 +74,7 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
     at_low, at_high = target_ratio(at_ends, targets.limits)
     attainable = (at_low - 1 <= TARGET_TOLERANCE).all(axis=0)
     rate, missed = np.where(attainable, high, np.nan), (at_high - 1 > TARGET_TOLERANCE).any(axis=0)
-    rows = np.flatnonzero(attainable & (missed | targets.beyond_means))
+    rows = np.flatnonzero(attainable & (missed | targets.has_percentile))
     if len(rows):
         wanted, share = targets.take(rows), _SHARES[:, np.newaxis]
         rates = low[rows] * (1 - share) + high[rows] * share
@@ -88,7 +88,7 @@ def largest_rate(replicas: QueueModel, targets: Targets, stated_rps: FloatArray 
         if len(some):
             rate[rows[some]] = largest_feasible(excess.take(some), rates[:, some], above[..., some])
     least = at_ends[0]
-    rows = np.flatnonzero(~attainable & targets.beyond_means)
+    rows = np.flatnonzero(~attainable & targets.has_percentile)
     if len(rows):
         least[:, rows] = targets.take(rows).figures(replicas.take(rows).analyze(low[rows]))
     return Sizing(rate, least, np.zeros(len(rate)))

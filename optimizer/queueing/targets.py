@@ -104,7 +104,7 @@ class Targets:
         return [metric for metric in METRICS if metric in asked]
 
     @property
-    def beyond_means(self) -> BoolArray:
+    def has_percentile(self) -> BoolArray:
         """Mask of rows with a target on a percentile or on the share of late requests, shape (R,)."""
         return np.asarray((self.limits[len(MEANS) :] < np.inf).any(axis=0))
 

@@ -288,7 +288,7 @@ def test_quantiles_invert_survival_functions(metric: LatencyName) -> None:
     for share in (0.5, 0.95):
         value = latencies.quantile(metric, share)
         free = value < latencies.most_itl_ms[:, 0] if metric == "itl" else np.ones(len(value), bool)
-        assert latencies.beyond(metric, value)[free] == pytest.approx(1 - share, rel=1e-6)
+        assert latencies.survival(metric, value)[free] == pytest.approx(1 - share, rel=1e-6)
 
 
 def test_exact_root_of_a_percentile_is_not_a_bracket_end() -> None:
@@ -420,7 +420,7 @@ def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
     loads = np.random.default_rng(2).uniform(0.1, 0.95, 400)
     latencies = replicas.analyze(loads * replicas.stable_rate_rps).latencies
     for share in (0.5, 0.95, 0.99):
-        assert latencies.beyond("ttft", latencies.quantile("ttft", share)) == pytest.approx(
+        assert latencies.survival("ttft", latencies.quantile("ttft", share)) == pytest.approx(
             1 - share, rel=1e-6
         )
 

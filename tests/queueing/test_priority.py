@@ -118,7 +118,7 @@ def inverted(delays: PriorityDelays, time_ms: float) -> float:
 @given(upto=st.floats(1e-6, 0.999), share=st.floats(0, 1), mean=st.floats(0.01, 1e5), at=st.floats(0.05, 8))
 def test_delays_are_the_inverse_of_the_transform(upto: float, share: float, mean: float, at: float) -> None:
     delays = PriorityDelays(np.array([mean]), np.array([upto * share]), np.array([upto]))
-    assert delays.beyond(np.array([at * mean]))[0] == pytest.approx(inverted(delays, at * mean), abs=1e-6)
+    assert delays.survival(np.array([at * mean]))[0] == pytest.approx(inverted(delays, at * mean), abs=1e-6)
 
 
 @pytest.mark.slow
@@ -127,14 +127,14 @@ def test_delays_have_their_mean_variance_and_quantiles() -> None:
     upto = np.array([0.7, 0.5, 0.5, 0.8, 0.95, 0.999, 1e-8, 0.5, 0.0])  # σ² below, at and above σ′
     delays = PriorityDelays(np.full(len(above), 20.0), above, upto)
     times = np.concatenate((np.linspace(0, 0.02, 50)[:-1], np.geomspace(0.02, 6e4, 8000)))
-    tails = np.array([delays.beyond(np.full(len(above), time)) for time in times])
+    tails = np.array([delays.survival(np.full(len(above), time)) for time in times])
     np.testing.assert_allclose(np.trapezoid(tails, times, axis=0), 20, rtol=1e-5)
     square = np.trapezoid(2 * tails * times[:, None], times, axis=0)
     np.testing.assert_allclose(square - 400, delays.variance, rtol=1e-4)
     assert (np.diff(tails, axis=0) <= 0).all()
     for one_in in (1.0, 2.0, 20.0, 1e6):
         found = delays.quantile(np.full(len(above), one_in))
-        np.testing.assert_allclose(delays.beyond(found), 1 / one_in, rtol=1e-9)
+        np.testing.assert_allclose(delays.survival(found), 1 / one_in, rtol=1e-9)
 
 
 # --- properties --------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_extreme_loads_give_ordered_finite_waits(cv: float, batch: int) -> None:
 def test_percentiles_of_all_requests_are_a_mixture() -> None:
     found = classes_of(batch=4, rates=[10.0, 20.0, 6.0])
     at = found.quantile_of_all("ttft", 95.0)
-    beyond = found.latencies.beyond("ttft", np.full(3, at))
+    beyond = found.latencies.survival("ttft", np.full(3, at))
     assert (found.offered_rps / 36) @ beyond == pytest.approx(0.05)
     assert found.figure(P95)[0] < at < found.figure(P95)[2]
 

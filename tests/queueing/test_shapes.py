@@ -89,7 +89,7 @@ def test_means_and_percentiles_are_those_of_the_mixture() -> None:
     assert found.itl_ms == pytest.approx(0.9 * chat.itl_ms + 0.1 * docs.itl_ms, rel=1e-9)
     for metric in ("ttft", "itl", "e2e"):
         limit = found.quantile(metric, 0.95)
-        parts = [one.beyond(metric, limit)[0] for one in (chat, docs)]
+        parts = [one.survival(metric, limit)[0] for one in (chat, docs)]
         assert 0.9 * parts[0] + 0.1 * parts[1] == pytest.approx(0.05, rel=1e-6)
         assert min(parts) < 0.05 < max(parts)
 

@@ -136,7 +136,7 @@ class BatchRow(Row):
             raise AnalysisError(f"rate: must be {limit}, not {self.rate_rps:g}")
         queues = self.queues()
         if self.rate_rps > float(queues.longest_rate_rps[0]):
-            return UnstableReplica.beyond(self.rate_rps, float(queues.stable_rate_rps[0]))
+            return UnstableReplica.at(self.rate_rps, float(queues.stable_rate_rps[0]))
         return self._answer(BatchAnswer, queues, self.rate_rps)
 
     def size(self) -> "BatchSizing":

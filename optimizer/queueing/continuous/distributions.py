@@ -124,13 +124,13 @@ class _Excess:
     """Function whose root is a quantile: log of P(X > x) divided by a given probability."""
 
     survival: Survival
-    beyond: float
+    tail: float
 
     def take(self, rows: IntArray) -> "_Excess":
-        return _Excess(self.survival.take(rows), self.beyond)
+        return _Excess(self.survival.take(rows), self.tail)
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        return np.log(np.maximum(self.survival(x), 1e-300) / self.beyond)
+        return np.log(np.maximum(self.survival(x), 1e-300) / self.tail)
 
 
 def quantiles(

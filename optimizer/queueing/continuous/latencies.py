@@ -182,7 +182,7 @@ class Latencies(RowArrays):
     def _life(self) -> Lognormal | Gamma:
         return Lognormal(self.e2e_rows_ms, self.e2e_variance)
 
-    def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
+    def place_survival(self, wait_ms: FloatArray) -> FloatArray:
         """Return P(queueing time > `wait_ms`) over the requests that queue for a slot, shapes (R, ...)."""
         scale = self.place_wait_ms.reshape(-1, *[1] * (wait_ms.ndim - 1))
         with np.errstate(over="ignore"):
@@ -192,26 +192,26 @@ class Latencies(RowArrays):
         """Return the queueing time [ms] that one in `one_in` of the requests that queue for a slot exceed."""
         return np.asarray(np.log(one_in) * self.place_wait_ms)
 
-    def rows_beyond(self, metric: LatencyName, limit_ms: FloatArray) -> FloatArray:
+    def rows_survival(self, metric: LatencyName, limit_ms: FloatArray) -> FloatArray:
         """Return P(latency > limit) over the requests of each row, shape (R, H) (eq. 85-87, 262)."""
         limits = column(limit_ms)
         if metric == "e2e":
             return self._life.survival(limits)
         parts = self.first if metric == "ttft" else self.interval
         rest = limits[..., np.newaxis] - parts.least_ms
-        beyond = parts.above.survival(rest)
+        survival = parts.above.survival(rest)
         if metric == "itl":
-            return np.where(limits >= self.most_itl_ms, 0.0, (parts.share * beyond).sum(axis=2))
+            return np.where(limits >= self.most_itl_ms, 0.0, (parts.share * survival).sum(axis=2))
         # Some requests queue for a batch slot.
-        tail = self.place_beyond(np.maximum(rest - parts.mean_ms, 0.0))
+        tail = self.place_survival(np.maximum(rest - parts.mean_ms, 0.0))
         chance = self.place_chance[:, np.newaxis, np.newaxis]
-        rows = np.where(rest < 0, 1.0, beyond + chance * np.maximum(tail - beyond, 0.0))
+        rows = np.where(rest < 0, 1.0, survival + chance * np.maximum(tail - survival, 0.0))
         return np.asarray((parts.share * rows).sum(axis=2))
 
-    def beyond(self, metric: LatencyName, limit_ms: FloatArray) -> FloatArray:
+    def survival(self, metric: LatencyName, limit_ms: FloatArray) -> FloatArray:
         """Return P(latency > limit) over all requests, shape (R,)."""
         weight = self.decoding if metric == "itl" else self.weight
-        return row_sum(weight * self.rows_beyond(metric, limit_ms))
+        return row_sum(weight * self.rows_survival(metric, limit_ms))
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
         """Return the share of requests that exceed any limit, assuming independent latencies (eq. 88).
@@ -224,7 +224,7 @@ class Latencies(RowArrays):
         kept = np.ones_like(self.weight)
         metrics: tuple[LatencyName, ...] = ("itl", "ttft", "e2e")
         for metric, limit in zip(metrics, limits_ms, strict=True):
-            kept *= 1 - self.rows_beyond(metric, limit)
+            kept *= 1 - self.rows_survival(metric, limit)
         return 1 - row_sum(self.weight * kept)
 
     def quantile(self, metric: LatencyName, share: float) -> FloatArray:
@@ -269,7 +269,7 @@ class _Beyond:
         return _Beyond(self.latencies.take(rows), self.metric)
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        return self.latencies.beyond(self.metric, x)
+        return self.latencies.survival(self.metric, x)
 
 
 def merged(parts: list[tuple[IntArray, Latencies]]) -> Latencies:

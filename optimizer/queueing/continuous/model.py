@@ -29,7 +29,7 @@ STABILITY_MARGIN = 1e-3
 """Margin below the maximum rate, as a share of it, up to which sizing searches."""
 MIN_LOAD = 1e-6
 """Share of the maximum rate from which sizing searches."""
-MIN_BEYOND, MAX_BEYOND = 1e-300, 1 - 1e-16
+MIN_SURVIVAL, MAX_SURVIVAL = 1e-300, 1 - 1e-16
 """Range of the probability of exceeding a target, before its logarithm is taken."""
 
 
@@ -68,9 +68,9 @@ class ContinuousPerformance(Performance):
         latencies = self.latencies if len(rows) == len(limits) else self.latencies.take(rows)
         if measure.shape:
             latencies = latencies.of_shape(shape_number(measure.shape))
-        beyond = latencies.beyond(_latency(measure), limits[rows])
-        log_beyond = np.log(np.clip(beyond, MIN_BEYOND, MAX_BEYOND))
-        values[rows] = limits[rows] * np.log1p(-measure.percentile / 100) / log_beyond
+        survival = latencies.survival(_latency(measure), limits[rows])
+        log_survival = np.log(np.clip(survival, MIN_SURVIVAL, MAX_SURVIVAL))
+        values[rows] = limits[rows] * np.log1p(-measure.percentile / 100) / log_survival
         return values
 
     def missed_share(self, limits_ms: FloatArray) -> FloatArray:
@@ -149,9 +149,9 @@ class ContinuousQueues(QueueModel):
         # exceeds its limit is geometric (eq. 122).
         in_queue = rate * latencies.place_chance * latencies.place_wait_ms
         waiting = latencies.place_wait_ms * rate
-        beyond = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
+        survival = latencies.place_chance * np.exp(-self.max_queue / np.maximum(waiting, 1e-300))
         idle = 1 - rate / self.largest_rate
-        turned_away = idle * beyond / np.maximum(1 - (1 - idle) * beyond, 1e-300)
+        turned_away = idle * survival / np.maximum(1 - (1 - idle) * survival, 1e-300)
         throughput = rate * MS_PER_S * (1 - turned_away)
         loss = np.where(rate_rps > rate * MS_PER_S * (1 + 1e-12), 1 - throughput / rate_rps, turned_away)
         in_service = np.minimum(rate * service, self.replicas.places)

@@ -43,7 +43,7 @@ class PriorityDelays(RowArrays):
         square = 2 * (1 - self.above * self.upto) / (1 - self.above)
         return self.mean_ms**2 * (square - 1)
 
-    def beyond(self, time_ms: FloatArray) -> FloatArray:
+    def survival(self, time_ms: FloatArray) -> FloatArray:
         """Return P(waiting time > `time_ms` | waiting time > 0), shape (R,) (eq. 168, 169)."""
         y, above, upto = time_ms / self.mean_ms, self.above, np.maximum(self.upto, MIN_LOAD)
         weight, decay = self._slowest()
@@ -91,7 +91,7 @@ class _LogTail:
         return _LogTail(self.delays.take(rows), self.logs[rows])
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        return np.log(np.maximum(self.delays.beyond(x), MIN_TAIL)) + self.logs
+        return np.log(np.maximum(self.delays.survival(x), MIN_TAIL)) + self.logs
 
 
 def _edge(above: FloatArray, upto: FloatArray) -> FloatArray:

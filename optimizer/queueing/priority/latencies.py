@@ -34,12 +34,12 @@ class ClassLatencies(Latencies):
     delays: PriorityDelays
     """Queueing times over the requests that queue for a batch slot."""
 
-    def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
+    def place_survival(self, wait_ms: FloatArray) -> FloatArray:
         """Return P(queueing time > `wait_ms`) over the requests that queue for a batch slot."""
         if wait_ms.ndim == 1:
-            return self.delays.beyond(wait_ms)
+            return self.delays.survival(wait_ms)
         flat = wait_ms.reshape(len(wait_ms), -1)
-        return np.stack([self.delays.beyond(times) for times in flat.T], axis=1).reshape(wait_ms.shape)
+        return np.stack([self.delays.survival(times) for times in flat.T], axis=1).reshape(wait_ms.shape)
 
     def place_quantile(self, one_in: FloatArray) -> FloatArray:
         """Return the queueing time [ms] that one in `one_in` of the requests that queue for a slot exceed."""

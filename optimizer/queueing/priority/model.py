@@ -81,7 +81,9 @@ class ClassPerformance(ContinuousPerformance):
         share = self.offered_rps / self.offered_rps.sum()
 
         def excess(x: float) -> float:
-            return float(share @ self.latencies.beyond(metric, np.full(len(share), x))) - (1 - percent / 100)
+            return float(share @ self.latencies.survival(metric, np.full(len(share), x))) - (
+                1 - percent / 100
+            )
 
         return float(brentq(excess, low, high)) if excess(low) > 0 > excess(high) else low
 
