@@ -55,8 +55,10 @@ class Column(NamedTuple):
     """Rank for hiding: a narrow terminal hides the columns of the highest rank first, and never those of rank
     0.
     """
-    content: Literal["number", "name", "words"] = "number"
-    """Type of content: numbers are never broken, names are shortened in the middle, words are wrapped."""
+    content: Literal["number", "whole", "name", "words"] = "number"
+    """Type of content: numbers and whole texts are never broken, names are shortened in the middle, words are
+    wrapped.
+    """
     none: str = NOTHING
     """Text shown for a missing value; if it is empty, a column without any value is dropped."""
     sides: tuple[str, str] | None = None

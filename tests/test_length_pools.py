@@ -106,7 +106,7 @@ def test_the_table_says_why_nothing_is_served() -> None:
         solve(load_system(document(targets, cards=cards)))
         for targets, cards in ((SPLIT, 2), ({"docs": {"slo-ttft": "100ms"}}, 40))
     ]
-    pools = "1 x H100 for chat and 2 x H100 for docs"
+    pools = "1 × H100 for chat and 2 × H100 for docs"
     assert [length_section(plan).notes for plan in plans] == [
         [f"s: not served; the cheapest division would take {pools}: 1,200.00 cents/h."],
         ["s: not served; in no division do all pools meet their targets."],

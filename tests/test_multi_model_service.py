@@ -80,11 +80,12 @@ def test_pictures_and_types_count_shared_cards() -> None:
 
 
 def test_a_comparison_has_latencies_on_shared_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", str(SPEC), "--table", "figures", "--csv"]) == 0
+    assert main(["compare", str(SPEC), "--table", "targets", "--csv"]) == 0
     rows = {row["server"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     for name, (pool,) in planned()[1].on_shared_cards.items():
-        assert rows[name]["ITL limited [ms]"] == rows[name]["TTFT limited [ms]"] == ""
-        assert float(rows[name]["latency limited [ms]"]) == pool.ttft_ms
+        assert rows[name]["p95 ITL limited [ms]"] == rows[name]["p95 TTFT limited [ms]"] == ""
+        (target,) = pool.targets
+        assert float(rows[name]["end-to-end latency limited [ms]"]) == target.value_ms
 
 
 @pytest.mark.parametrize("seed", SEEDS)

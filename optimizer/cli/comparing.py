@@ -43,7 +43,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     )
     add_request(parser, CompareFlags)
     add_output(
-        parser, "load", "classes", "replicas", "figures", "cards", "costs", "lost-reserves", "unserved"
+        parser, "load", "classes", "replicas", "targets", "cards", "costs", "lost-reserves", "unserved"
     )
 
 

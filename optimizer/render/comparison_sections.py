@@ -1,22 +1,20 @@
 """Sections that show a comparison of two plans.
 
-They cover the outcome, service classes, servers, metrics, cards, reserves and unserved load.
+They cover the outcome, service classes, servers, targets, cards, reserves and unserved load.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from optimizer.arrays import grouped
 from optimizer.features.reserves.uses import ReserveUse
-from optimizer.kinds.kind import Kind
-from optimizer.kinds.shown import Shown
-from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan.document import EXTERNAL
 from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import is_about, statistic_of
+from optimizer.queueing.measures import label_of
 from optimizer.render.comparison_text import (
     anything_runs,
     changes_text,
@@ -26,10 +24,8 @@ from optimizer.render.comparison_text import (
     queue_names,
 )
 from optimizer.render.estimates import estimates_notes
-from optimizer.render.figures import BINDING, OTHER_STATISTIC, columns_of, stated, tightest_of, with_statistic
 from optimizer.render.money import Money, difference
 from optimizer.render.names import shortened
-from optimizer.schema.pools import TargetFigure
 from optimizer.section import (
     NOTHING,
     RPM,
@@ -49,6 +45,7 @@ from optimizer.studies.comparison.comparison_document import (
     SideMetrics,
     TypeComparison,
 )
+from optimizer.studies.target_rows import TargetShare, targets_of
 
 LABEL_WIDTH = 18
 """Maximum length of a plan's label in headings [characters]; longer labels are shortened."""
@@ -64,7 +61,7 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
         *([_loads(view)] if _loads_differ(comparison) else []),
         *([_classes(view)] if len(comparison.classes) > 1 else []),
         _servers(view, comparison.servers),
-        _metrics(view),
+        _targets(view),
         _cards(view),
         *_type_costs(view),
         _tokens(view),
@@ -285,106 +282,68 @@ def _placed(figures: SideMetrics | None, queue: str | None) -> str:
     if queue is not None:
         return f"in {queue}"
     placed = ", ".join(
-        "rented" if item.accelerator == EXTERNAL else f"{item.num_replicas} x {item.accelerator}"
+        "rented" if item.accelerator == EXTERNAL else f"{item.num_replicas} × {item.accelerator}"
         for item in figures.accelerators
     )
     return placed or ("nothing" if figures.served_in_full else "not served")
 
 
-def _metrics(view: _View) -> Section:
-    of_server = _kinds(view.found)
-    kinds = in_order({of_server.get(row.server, KINDS[0]) for row in view.found.servers})
+def _targets(view: _View) -> Section:
+    """Return the table of each server's targets with their values in both plans, and of loads and batches."""
+    found = [targets_of(side.plan) for side in view.found.both]
+    shares = grouped((metric, share) for side in found for (_, metric), share in side.items())
     columns = (
         name("server", "server"),
-        view.both("carried", lambda side: side.carried_rate_rpm, unit=RPM, form=quantity, rank=4),
-        view.both("batch", _batches, rank=3),
         *(
-            column
-            for key, base in columns_of("comparison", kinds, view.sides).items()
-            for column in _metric(view, of_server, key, base)
+            Column(f"tightest {label}", partial(_tightest, side), content="whole", in_csv=False)
+            for label, side in zip(view.sides, found, strict=True)
         ),
+        view.both("carried", lambda side: side.carried_rate_rpm, unit=RPM, form=quantity, rank=1),
+        view.both("batch", _batches, rank=2),
+        *(_target(view, found, metric, shares[metric]) for metric in shares),
     )
-    title = f"Figures by server, {view.sides[0]} → {view.sides[1]} where they differ"
-    return table(title, columns, view.servers(), "figures")
+    return table("Targets by server", columns, view.servers(), "targets")
 
 
-def _metric(view: _View, of_server: Mapping[str, Kind], metric: str, base: Column) -> Iterator[Column]:
-    """Yield the columns of a metric: one for percentiles if targets limit any, then one for the means.
+def _tightest(side: Mapping[tuple[str, str], TargetShare], row: ServerRow) -> FormattedValue | None:
+    """Return a server's target that is nearest to its limit in one plan, with its value, limit and share."""
+    mine = [share for (server, _), share in side.items() if server == row.server]
+    tightest = max(mine, key=lambda share: share.share, default=None)
+    if tightest is None:
+        return None
+    return FormattedValue(tightest.named_cell, tightest.value, tightest.state)
+
+
+def _target(
+    view: _View,
+    found: Sequence[Mapping[tuple[str, str], TargetShare]],
+    metric: str,
+    shares: Sequence[TargetShare],
+) -> Column:
+    """Return the column of one metric: value, limit and share of its tightest target in both plans.
 
     Args:
         view: the comparison.
-        of_server: kind of each server.
+        found: tightest targets of each plan by server and metric.
         metric: name of the metric.
-        base: column of the metric without values.
+        shares: all targets on the metric.
     """
+    names = {share.name for share in shares}
+    heading = names.pop() if len(names) == 1 else label_of(metric)
 
-    def shown(row: ServerRow) -> Shown | None:
-        return of_server.get(row.server, KINDS[0]).shown("comparison").get(metric)
-
-    def mean(row: ServerRow) -> SidePair | None:
-        mine = shown(row)
-        return None if mine is None else _pair(row, lambda side: side.figure(mine.field))
-
-    def limited(row: ServerRow) -> SidePair | None:
-        """Return the limited percentile of both plans; a plan without such a target has the mean."""
-        mine, means = shown(row), mean(row)
-        if mine is None or means is None:
+    def text(share: TargetShare | None) -> FormattedValue | None:
+        if share is None:
             return None
-        return SidePair(
-            *(
-                value if figure is None else _percentile_text(mine, figure, statistics)
-                for figure, value in zip(_tightest(view, row.server, metric), means, strict=True)
-            )
-        )
+        return FormattedValue(share.named_cell if names else share.cell, share.value)
 
-    figures = [
-        figure for row in view.found.servers if shown(row) for figure in _tightest(view, row.server, metric)
-    ]
-    statistics = {"mean" if figure is None else statistic_of(figure.measure) for figure in figures}
-    if statistics <= {"mean"}:
-        yield base._replace(of=mean)
-    else:
-        yield base._replace(
-            name=with_statistic(base.name, statistics), of=limited, rank=min(base.rank, BINDING), in_csv=False
-        )
-        yield base._replace(name=f"mean {base.name}", of=mean, rank=OTHER_STATISTIC, csv_name=base.name)
+    def of(row: ServerRow) -> SidePair:
+        return SidePair(*(text(side.get((row.server, metric))) for side in found))
 
-
-def _percentile_text(shown: Shown, figure: TargetFigure, statistics: Collection[str]) -> FormattedValue:
-    text = stated(statistic_of(figure.measure), statistics, shown.text(figure.value))
-    return FormattedValue(text, figure.value)
-
-
-def _tightest(view: _View, server: str, metric: str) -> list[TargetFigure | None]:
-    """Return, for each plan, the server's target on a metric whose value is nearest to its limit.
-
-    The target is None if the plan has none.
-    """
-    return [
-        tightest_of(
-            figure
-            for pool in side.plan.pools_of(server)
-            for figure in pool.other_targets
-            if is_about(figure.measure, metric)
-        )
-        if server in side.plan.allocations
-        else None
-        for side in view.found.both
-    ]
+    return Column(f"{heading}/target", of, shares[0].unit, rank=3, sides=view.sides, csv_name=heading)
 
 
 def _batches(side: SideMetrics) -> str | None:
     return "/".join(str(item.max_batch) for item in side.accelerators if item.max_batch) or None
-
-
-def _kinds(comparison: Comparison) -> dict[str, Kind]:
-    """Return the kind of each server that runs in at least one of the two plans."""
-    return {
-        server: kind_of_pool(pools[0])
-        for plan in (side.plan for side in comparison.both)
-        for server in plan.allocations
-        if (pools := plan.pools_of(server))
-    }
 
 
 def _cards(view: _View) -> Section:

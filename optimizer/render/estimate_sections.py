@@ -45,7 +45,7 @@ def estimate_sections(estimate: ProfileEstimate) -> list[Section]:
 
 def _headline(estimate: ProfileEstimate) -> Section:
     deployment, form = estimate.deployment, estimate.iterations.format
-    title = f"{estimate.model.name} on {deployment.tp} x {estimate.accelerator.name}"
+    title = f"{estimate.model.name} on {deployment.tp} × {estimate.accelerator.name}"
     dense, routed = form.form("dense"), form.form("routed")
     rest = "" if dense == routed or not estimate.model.experts else f" experts, {dense} rest"
     lengths = f"{precise(deployment.in_tokens)} tokens in, {precise(deployment.out_tokens)} out"

@@ -1,4 +1,4 @@
-"""Phrases and sentences of explanations: prices, shares, service and binding constraints."""
+"""Phrases and sentences of explanations: prices, shares, service and limits."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial

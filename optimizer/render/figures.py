@@ -31,13 +31,12 @@ OTHER_STATISTIC = 7
 """Column rank of a metric's statistics that no target limits."""
 
 
-def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -> Column:
+def column(shown: Shown, *, alone: bool) -> Column:
     """Return the column of a metric, without its values.
 
     Args:
         shown: display settings of the metric.
         alone: whether all replicas of the table are of one kind.
-        sides: labels of the two sides of a comparison; None for a single plan.
     """
     return Column(
         shown.heading,
@@ -46,17 +45,12 @@ def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -
         rank=shown.rank if alone or shown.rank_beside is None else shown.rank_beside,
         content="name" if shown.is_text else "number",
         none="" if shown.least else NOTHING,
-        sides=sides,
     )
 
 
-def columns_of(
-    table: TableName, kinds: Sequence[Kind], sides: tuple[str, str] | None = None
-) -> dict[str, Column]:
+def columns_of(table: TableName, kinds: Sequence[Kind]) -> dict[str, Column]:
     """Return the columns of a table for the given kinds of replicas, by metric, without their values."""
-    return {
-        shown.metric: column(shown, alone=len(kinds) == 1, sides=sides) for shown in shown_in(table, kinds)
-    }
+    return {shown.metric: column(shown, alone=len(kinds) == 1) for shown in shown_in(table, kinds)}
 
 
 def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, list[Column]]:

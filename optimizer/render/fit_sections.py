@@ -13,7 +13,7 @@ from optimizer.section import Column, FormattedValue, Paragraph, Section, name, 
 
 def fit_sections(profile: FittedProfile) -> list[Section]:
     """Return the sections of a fitted profile: verdict, parameters with intervals, errors and warnings."""
-    heading = Paragraph(f"{profile.name} on {profile.acc_count} x {profile.accelerator}", "bold")
+    heading = Paragraph(f"{profile.name} on {profile.acc_count} × {profile.accelerator}", "bold")
     return [
         Section(text=[heading, Paragraph(verdict(profile), "bold"), Paragraph(profile.provenance.summary)]),
         _law(profile),

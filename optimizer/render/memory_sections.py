@@ -106,7 +106,7 @@ def _parts(answer: MemoryAnswer) -> Section:
 
 
 def _on(item: DeviceMemory) -> str:
-    return f"{item.cards} x {item.accelerator}" + (f", tp {item.tp}" if item.tp != item.cards else "")
+    return f"{item.cards} × {item.accelerator}" + (f", tp {item.tp}" if item.tp != item.cards else "")
 
 
 def _least(item: DeviceMemory) -> str:

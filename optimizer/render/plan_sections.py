@@ -202,7 +202,7 @@ def _allocation_columns(
     return [
         name("server", _server),
         name("accelerators", lambda row: _place(row, mark=not alike)),
-        *([name("tightest target", _tightest)] if many else []),
+        *([Column("tightest target", _tightest, content="whole")] if many else []),
         *map(_of_pool, (
             *others,
             words("targets", _targets, rank=1, none=""),
@@ -280,7 +280,7 @@ def _tightest(row: _TableRow) -> FormattedValue:
     tightest = max(shares, key=lambda item: item.share, default=None)
     if tightest is None:
         return FormattedValue("", None)
-    return FormattedValue(f"{tightest.name} {tightest.cell}", tightest.share, tightest.state)
+    return FormattedValue(tightest.named_cell, tightest.share, tightest.state)
 
 
 def _targets(pool: PoolRow) -> FormattedValue:

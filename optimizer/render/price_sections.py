@@ -41,7 +41,9 @@ def token_section(plan: Plan, costs: Mapping[str, float]) -> Section:
     columns = (
         name("server", str),
         name("placed on", placed),
-        money.column("cost per million tokens", costs.__getitem__, unit=money.sum_unit),
+        money.column("cost", costs.__getitem__, unit=money.sum_unit)._replace(
+            csv_name="cost per million tokens"
+        ),
     )
     title = "Cost per million input and output tokens"
     shown = bool(services or plan.requires_reserve or plan.tiers or plan.limits)

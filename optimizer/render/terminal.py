@@ -178,7 +178,7 @@ def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
         natural: width of its longest cell [characters].
         characters: minimum width by type of content [characters].
     """
-    if column.content == "number":
+    if column.content in {"number", "whole"}:
         return natural
     return min(natural, max(characters[column.content], _heading_width(column)))
 

@@ -15,8 +15,9 @@ from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, TargetFigure
 from optimizer.plan.placements import PlanRow, place_name, rows_of
 from optimizer.quantities import precise, quantity
-from optimizer.queueing.measures import METRICS, MISSED, is_about, label_of, metric_of
+from optimizer.queueing.measures import MISSED, label_of, metric_of
 from optimizer.queueing.targets import MISS_TOLERANCE
+from optimizer.schema.pools import OF_ALL
 from optimizer.spec.streams import Stream
 from optimizer.spec.system import System
 from optimizer.studies.deciding import decider_text, deciding_limits
@@ -79,6 +80,12 @@ class TargetShare:
     def cell(self) -> str:
         """Value, limit and share in few characters, without the unit: ``45.4/50 91%``."""
         return f"{self.number.replace(' of ', '/')} {self.percent:>3}"
+
+    @property
+    def named_cell(self) -> str:
+        """The cell with the name of the statistic: ``ITL 45.4/50 91%``, ``p99 latency 96/500 19%``."""
+        name = self.name.replace(f"{OF_ALL}'", "")
+        return f"{name} {self.cell}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,26 +268,38 @@ def _headings(row: PlanRow) -> dict[str, str]:
 
 def pool_targets(pool: PoolRow) -> tuple[TargetShare, ...]:
     """Return all targets of a pool with their values: on latencies, and on the share of late requests."""
-    shares = [
-        target_share_of(shown.metric, figure, shown)
-        for shown in kind_of_pool(pool).metrics
-        for figure in pool.targets_on(shown.metric)
+    shown = {metric.metric: metric for metric in kind_of_pool(pool).metrics}
+    measured = {figure.measure: figure for name in shown for figure in pool.targets_on(name)}
+    measured |= {figure.measure: figure for figure in pool.other_targets if figure.measure not in measured}
+    return tuple(
+        target_share_of(figure.metric, figure, shown.get(figure.metric))
+        for figure in measured.values()
         if figure.limit
-    ]
-    known = {
-        figure.measure for shown in kind_of_pool(pool).metrics for figure in pool.targets_on(shown.metric)
-    }
-    others = (figure for figure in pool.other_targets if figure.measure not in known and figure.limit)
-    return (
-        *shares,
-        *(target_share_of("missed" if item.measure == MISSED.label else "", item) for item in others),
     )
 
 
 def member_targets(row: QueueRow) -> tuple[TargetShare, ...]:
     """Return the targets of a member of a shared queue with their values."""
     figures = () if row.member is None else row.member.targets
-    return tuple(target_share_of(_metric_name(figure.measure), figure) for figure in figures if figure.limit)
+    return tuple(target_share_of(figure.metric, figure) for figure in figures if figure.limit)
+
+
+def targets_of(plan: Plan) -> dict[tuple[str, str], TargetShare]:
+    """Return the target nearest to its limit of each server and metric of a plan, without its system."""
+    found: dict[tuple[str, str], TargetShare] = {}
+    pools = [(server, pool) for server in plan.allocations for pool in plan.pools_of(server)]
+    figures = [
+        (server, figure, kind_of_pool(pool).shown("plan").get(figure.metric))
+        for server, pool in pools
+        for figure in pool.targets
+    ]
+    figures += [(name, figure, None) for name, member in plan.members.items() for figure in member.targets]
+    for server, figure, shown in figures:
+        share = target_share_of(figure.metric, figure, shown) if figure.limit else None
+        old = found.get((server, figure.metric))
+        if share is not None and (old is None or share.share > old.share):
+            found[server, figure.metric] = share
+    return found
 
 
 def worst_targets(shares: Iterable[TargetShare]) -> tuple[TargetShare, ...]:
@@ -290,11 +309,6 @@ def worst_targets(shares: Iterable[TargetShare]) -> tuple[TargetShare, ...]:
         if share.name not in worst or share.share > worst[share.name].share:
             worst[share.name] = share
     return tuple(worst.values())
-
-
-def _metric_name(measure: str) -> str:
-    """Return the name of the metric of a measure's display name; empty if it is unknown."""
-    return next((metric for metric in METRICS if is_about(measure, metric)), "")
 
 
 def target_share_of(metric: str, figure: TargetFigure, shown: Shown | None = None) -> TargetShare:

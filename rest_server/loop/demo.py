@@ -51,6 +51,20 @@ LOW_RPS, HIGH_RPS = 2.0, 12.0
 STEP_AT, END_AT = 0.25, 0.65
 """Start and end of the high load, as fractions of the duration."""
 STARTUP_S, LIMIT_MS = 5, 1500.0
+WORDS = {
+    "WindowNotFull": "waits until the measurements fill its window",
+    "New": "first plan",
+    "Unchanged": "nothing to change",
+    "LoadIncrease": "more load",
+    "LoadDecrease": "less load",
+    "Replanned": "another plan",
+    "ScaleDownWindow": "the load was higher a moment ago",
+    "ScaleDownLoad": "the load is not low enough",
+    "ScaleDownLimit": "not so many at once",
+    "ScaleUpLimit": "not so many at once",
+    "PendingReplicas": "new replicas are still starting",
+}
+"""Reasons that this fleet can have, in words."""
 HEADINGS = "   time  arrivals  completed  planned  replicas  what the loop does"
 
 
@@ -148,7 +162,7 @@ def _line(record: dict[str, Any], first: dict[str, Any]) -> str:
         if load is None
         else f"{load['offered_rps']:8.1f}{load['completions_rps']:11.1f}{load['planned_rps']:9.1f}"
     )
-    what = _change(item) if item["result"] else item["reason"]
+    what = _change(item) if item["result"] else _words(item["reason"])
     passed_s = record["inputs"]["now_s"] - first["inputs"]["now_s"]
     return f"{passed_s:6.0f} s{rates:>28}{item['ready']:6}/{item['existing']}  {what}"
 
@@ -156,8 +170,13 @@ def _line(record: dict[str, Any], first: dict[str, Any]) -> str:
 def _change(item: dict[str, Any]) -> str:
     """Describe a change; a rule that holds a number states why it does not change further."""
     limit = "not lower" if item["replicas"] < item["existing"] else "not higher"
-    reason = f", {limit}: {item['reason']}" if item["held"] else f": {item['reason']}"
-    return f"{item['existing']} → {item['replicas']}{reason}"
+    reason = f", {limit}: " if item["held"] else ": "
+    return f"{item['existing']} → {item['replicas']}{reason}{_words(item['reason'])}"
+
+
+def _words(reason: str) -> str:
+    """Return a reason for readers: words of the reasons of this demo, and other reasons as they are."""
+    return WORDS.get(reason, reason)
 
 
 def _summary(measured_load: MeasuredLoad) -> str:

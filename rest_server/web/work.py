@@ -70,6 +70,13 @@ OUTLOOK_LIMIT_S = 10.0
 """Time limit for the typical cost, and for the cards that would serve everything [s]."""
 SHOWN_ABOVE = {"allocations", "cards"}
 """Names of the sections of a plan that the page shows as its table of servers and as its charts."""
+NUMBERS = {
+    "budget": "Budget",
+    "maxPower": "Power limit",
+    "transitionPenalty": "Cost of a move, as a share of the cost of the replicas",
+    "maxLoss": "Largest share of requests that a replica may reject",
+}
+"""Titles of numeric options, by name."""
 PICTURED = {"sweep", "horizon"}
 """Studies whose result has a figure."""
 
@@ -132,7 +139,7 @@ def _controls(system: System) -> Controls:
         prices=tuple(_prices(system)),
         targets=tuple(targets),
         numbers=tuple(
-            _quantity(system, name, name, _option(system, name))
+            _quantity(system, name, NUMBERS.get(name, name), _option(system, name))
             for name in QUANTITIES
             if name in OPTION_FIELDS and name != "headroomShare"
         ),

@@ -11,7 +11,7 @@ def test_tables_fit_80_columns(run: Run) -> None:
     answer = run(*WORDS)
     assert (answer.status, answer.err) == (0, "")
     assert max(len(line.rstrip()) for line in answer.out.splitlines()) <= 80
-    for text in ("4 x H100", "4 cards are the minimum", "KV head is stored 2 times", "shared prefix of 288"):
+    for text in ("4 × H100", "4 cards are the minimum", "KV head is stored 2 times", "shared prefix of 288"):
         assert text in answer.words, text
 
 

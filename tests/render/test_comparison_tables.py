@@ -51,7 +51,7 @@ def test_every_class_and_server_and_type_has_its_row(scarcity: Comparison) -> No
     assert row(text, "Premium") == ["Premium", "1", "9", "3,067.00", "4,435.00", "+1,368.00", "+44.6%"]
     assert row(text, "all") == ["all", "27", "18,205.00", "26,300.50", "+8,095.50", "+44.5%"]
     server_row = " ".join(row(text, "Premium-granite_20b"))
-    assert server_row == "Premium-granite_20b 2 x MI300X 7 x G2 moved +31.00"
+    assert server_row == "Premium-granite_20b 2 × MI300X 7 × G2 moved +31.00"
     assert row(text, "MI300X")[:5] == ["MI300X", "144", "273", "144", "-129"]
     for item in scarcity.servers:
         assert text.count(f" {item.server} ") == 2

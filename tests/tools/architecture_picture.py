@@ -1,129 +1,70 @@
-"""Draw the packages and imports: ``python tests/tools/architecture_picture.py > docs/architecture.svg``.
+"""Draw how a document becomes a plan: ``python tests/tools/architecture_picture.py > docs/architecture.svg``.
 
-Everything comes from the imports in the code. A package is one row above the highest package that it imports.
-An import that follows from other imports is not drawn. A part of a feature belongs to the package in whose
-layer it stands. Only the column of a package is chosen here.
+A box is a step with its packages. A test checks that each package of the program stands in one box.
 """
 
 import sys
-from collections import defaultdict
-from functools import cache
-from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
-
-from test_architecture import LAYERS, PUBLIC_FACADE, home, modules, own_imports  # noqa: E402
-
-LOWEST = next(LAYERS[: i + 1] for i, layer in enumerate(LAYERS) if "optimizer.documents" in layer)
-FOUNDATION = ", ".join(name.removeprefix("optimizer.") for layer in reversed(LOWEST) for name in layer)
-"""One box for all modules up to the layer of `documents`."""
-COLUMNS = {
-    "library": 1,
-    "starters": -1,
-    "generate": -2,
-    "fitting": 2,
-    "compat": 3,
-    "limits": -1,
-    "milp": 1,
-    "prices": 1,
+STEPS: dict[str, tuple[str, ...]] = {
+    "documents": ("schema", "spec", "checking", "starters", "generate", "compat"),
+    "token times": ("timing", "kinds", "profiles", "fitting"),
+    "queue": ("queueing", "simulation"),
+    "candidates": ("candidates", "limits", "prices", "topologies"),
+    "optimum": ("milp", "solvers", "pipeline"),
+    "plan": ("plan", "studies", "stabilisation"),
 }
-"""Columns right of the middle; 0 for all others."""
-WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 118, 26, 150, 46, 12
-Graph = dict[str, set[str]]
+"""Packages of each step, in the order in which data pass through the steps."""
+READERS: dict[str, tuple[str, ...]] = {
+    "terminal and report": ("cli", "render"),
+    "Python": ("jobs", "library"),
+    "web page, service, control loop": ("rest_server",),
+}
+"""Packages of each reader of plans."""
+WIDTH, HEIGHT, ACROSS, MARGIN, LINE, DOWN = 120, 124, 148, 12, 17, 176
+TIP = """<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7"
+orient="auto"><path d="M 0 0 L 8 4 L 0 8 z" fill="#52606d"/></marker></defs>"""
 
 
-def package_of(module: str) -> str:
-    """Return the box to which a module belongs."""
-    parts = home(module).split(".")
-    top = ".".join(parts[: 1 if parts[0] == "rest_server" else 2])
-    return FOUNDATION if any(top in layer for layer in LOWEST) else top.removeprefix("optimizer.")
+def box(x: int, y: int, width: int, title: str, packages: tuple[str, ...]) -> str:
+    """Return a box with its title and the names of its packages, around a middle x, below a y."""
+    height = HEIGHT if title in STEPS else 30 + LINE * len(packages)
+    names = "".join(
+        f'<text x="{x}" y="{y + 42 + LINE * i}" font-size="12" fill="#52606d">{name}</text>'
+        for i, name in enumerate(packages)
+    )
+    return (
+        f'<rect x="{x - width // 2}" y="{y}" width="{width}" height="{height + 10}" rx="6" fill="#e4eef8" '
+        f'stroke="#2b6cb0"/>{names}'
+        f'<text x="{x}" y="{y + 21}" font-weight="bold" fill="#102a43">{title}</text>'
+    )
 
 
-def graph() -> Graph:
-    """Return the packages that each package imports, without those that only name everything."""
-    found: Graph = defaultdict(set)
-    for module in modules():
-        for target in own_imports(module):
-            if PUBLIC_FACADE not in {module, target} and package_of(module) != package_of(target):
-                found[package_of(module)].add(package_of(target))
-    return dict(found)
-
-
-def reached(imports: Graph, start: str) -> set[str]:
-    """Return every package that a package imports, itself or through others."""
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        new = imports.get(waiting.pop(), set()) - found
-        found |= new
-        waiting += sorted(new)
-    return found
-
-
-def essential(imports: Graph) -> list[tuple[str, str]]:
-    """Return the imports that do not follow from others (the transitive reduction)."""
-    return [
-        (source, target)
-        for source in sorted(imports)
-        for target in sorted(imports[source])
-        if not any(target in reached(imports, other) for other in imports[source])
-    ]
-
-
-def rows(imports: Graph) -> dict[str, int]:
-    """Return the row of each package, counted from the bottom."""
-
-    @cache
-    def row(package: str) -> int:
-        return max((1 + row(target) for target in imports.get(package, ())), default=0)
-
-    return {package: row(package) for package in sorted({FOUNDATION, *imports})}
-
-
-def arrow(source: tuple[int, int], target: tuple[int, int], *, leaves_late: bool) -> str:
-    """Return the path of an import; it changes columns below its source, or above its target."""
-    (x0, y0), (x1, y1) = source, target
-    y0, y1 = y0 + HEIGHT // 2, y1 - HEIGHT // 2 - 5
-    gap = DOWN - HEIGHT - 5
-    if leaves_late:
-        straight, turn = f"V {y1 - gap}", f"C {x0} {y1 - gap // 2} {x1} {y1 - gap // 2} {x1} {y1}"
-        return f"M {x0} {y0} {straight} {turn}"
-    return f"M {x0} {y0} C {x0} {y0 + gap // 2} {x1} {y0 + gap // 2} {x1} {y0 + gap} V {y1}"
+def arrow(path: str) -> str:
+    """Return an arrow along a path."""
+    return f'<path d="{path}" fill="none" stroke="#52606d" marker-end="url(#tip)"/>'
 
 
 def picture() -> str:
-    imports = graph()
-    at = rows(imports)
-    columns = {package: COLUMNS.get(package, 0) for package in at}
-    assert len({(at[package], columns[package]) for package in at}) == len(at), "give new packages a column"
-    left, top = min(columns.values()), max(at.values())
-    places = {
-        package: (
-            MARGIN + WIDTH // 2 + (columns[package] - left) * ACROSS,
-            MARGIN + HEIGHT // 2 + (top - at[package]) * DOWN,
-        )
-        for package in at
-    }
-    width = max(x for x, _ in places.values()) + WIDTH // 2 + MARGIN
-    height = max(y for _, y in places.values()) + HEIGHT // 2 + MARGIN
+    """Return the picture as SVG."""
+    width = 2 * MARGIN + WIDTH + ACROSS * (len(STEPS) - 1)
+    wide = (width - 2 * MARGIN) // len(READERS)
+    last, middle = MARGIN + WIDTH // 2 + ACROSS * (len(STEPS) - 1), MARGIN + HEIGHT // 2
+    bottom = MARGIN + HEIGHT + 10
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"',
-        'font-size="13" font-family="sans-serif" role="img" aria-label="Packages and their imports">',
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="2" refY="4" markerWidth="6" markerHeight="6"',
-        'orient="90"><path d="M 0 0 L 8 4 L 0 8 z" fill="#52606d"/></marker></defs>',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {DOWN + 100}" width="{width}"',
+        'font-size="14" font-family="sans-serif" text-anchor="middle" role="img"',
+        'aria-label="From documents to a plan, and who reads it">',
+        f'{TIP}<rect width="{width}" height="{DOWN + 100}" fill="#ffffff"/>',
     ]
-    for source, target in essential(imports):
-        late = abs(columns[source]) > abs(columns[target])
-        path = arrow(places[source], places[target], leaves_late=late)
-        lines.append(f'<path d="{path}" fill="none" stroke="#52606d" marker-end="url(#tip)"/>')
-    for package, (x, y) in places.items():
-        box = 7 * len(package) if package == FOUNDATION else WIDTH
-        lines.append(
-            f'<rect x="{x - box // 2}" y="{y - HEIGHT // 2}" width="{box}" height="{HEIGHT}" rx="5"'
-            ' fill="#e4eef8" stroke="#2b6cb0"/>'
-            f'<text x="{x}" y="{y + 5}" text-anchor="middle" fill="#102a43">{package}</text>'
-        )
+    for i, (title, packages) in enumerate(STEPS.items()):
+        x = MARGIN + WIDTH // 2 + ACROSS * i
+        lines.append(box(x, MARGIN, WIDTH, title, packages))
+        if i:
+            lines.append(arrow(f"M {x - ACROSS + WIDTH // 2} {middle} H {x - WIDTH // 2 - 2}"))
+    for i, (title, packages) in enumerate(READERS.items()):
+        x = MARGIN + wide // 2 + wide * i
+        lines.append(box(x, DOWN, wide - 28, title, packages))
+        lines.append(arrow(f"M {last} {bottom} V {bottom + 14} H {x} V {DOWN - 2}"))
     return "\n".join([*lines, "</svg>", ""])
 
 

@@ -66,5 +66,5 @@ def _notes(server: str, use: RoleUse, money: Money) -> Iterator[str]:
 
 
 def _text(way: SizedWay, money: Money) -> str:
-    replicas = " + ".join(f"{count:,} x {accelerator}" for accelerator, count in way.replicas.items())
+    replicas = " + ".join(f"{count:,} × {accelerator}" for accelerator, count in way.replicas.items())
     return f"{replicas} for {money.text(way.cost_cents_per_h)}"

@@ -64,9 +64,9 @@ def _sized(use: LengthUse, money: Money) -> tuple[str, str]:
 
 
 def _text(pools: tuple[SizedPool, ...] | list[SizedPool], money: Money) -> str:
-    """Return pools as text: ``1 x H100 for chat and 2 x H100 for docs: 1,200 cents/h``."""
+    """Return pools as text: ``1 × H100 for chat and 2 × H100 for docs: 1,200 cents/h``."""
     parts = [
-        f"{pool.num_replicas:,} x {pool.accelerator}"
+        f"{pool.num_replicas:,} × {pool.accelerator}"
         + (f" for {', '.join(pool.shapes)}" if len(pools) > 1 else "")
         for pool in pools
     ]

@@ -37,7 +37,7 @@ def node_sections(plan: Plan) -> Iterator[Section]:
     yield table("Nodes", columns, plan.nodes, "nodes")
     inside = group_rows(
         (
-            f"{item.num_nodes} x {use.node}, {counted(item.free_cards, 'card')} free",
+            f"{item.num_nodes} × {use.node}, {counted(item.free_cards, 'card')} free",
             ((_machines(use.node, item.machines), one) for one in item.replicas),
         )
         for use in plan.nodes

@@ -46,11 +46,11 @@ def replica_section(plan: Plan) -> Section:
     columns = (
         name("server", str),
         Column("replicas", lambda server: counts[server].replicas, form=",d"),
-        Column("for its load", lambda server: counts[server].load, form=",d"),
+        Column("load", lambda server: counts[server].load, form=",d"),
         Column("headroom", lambda server: counts[server].headroom, form=",d", rank=2),
         Column("spare", lambda server: counts[server].spares, form=",d"),
         Column("for availability", lambda server: counts[server].availability, form=",d"),
-        Column("more in a roll-out", lambda server: counts[server].rollout, form=",d"),
+        Column("roll-out", lambda server: counts[server].rollout, form=",d"),
         name("on cards", cards, rank=1),
     )
     notes = [text for server, item in counts.items() for text in replica_text(server, item)]

@@ -31,8 +31,8 @@ class _Row(NamedTuple):
         """Describe the part of a card that the server's replicas occupy: ``2 x 0.25, 8 GB``."""
         item, memory = self.item, f"{quantity(self.item.memory_gb * self.item.per_card)} GB"
         parts = {
-            "shares": f"{item.per_card} x {quantity(item.share or 0.0)}, {memory}",
-            "slices": f"{item.per_card} x {item.accelerator}",
+            "shares": f"{item.per_card} × {quantity(item.share or 0.0)}, {memory}",
+            "slices": f"{item.per_card} × {item.accelerator}",
         }
         return parts.get(self.use.mode, memory)
 

@@ -39,7 +39,7 @@ def fit_figure(profile: FittedProfile) -> Figure:
 
 
 def _title(profile: FittedProfile) -> str:
-    return f"Measured and predicted: {profile.name} on {profile.acc_count} x {profile.accelerator}"
+    return f"Measured and predicted: {profile.name} on {profile.acc_count} × {profile.accelerator}"
 
 
 def _panel(
