@@ -60,6 +60,8 @@ _STYLE = (
     "@media(prefers-color-scheme:dark){body{background:#16181c;color:#e4e6ea}a{color:#8ab4f8}}"
 )
 _START = Path(__file__).with_name("description.js")
+ANSWERS = Path(__file__).with_name("answers.json")
+"""An answer of each route, by method and path."""
 
 
 TAGS = {
@@ -124,6 +126,7 @@ def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
         document = described()
         document["tags"] = [{"name": tag, "description": text} for tag, text in TAGS.items()]
         document["paths"] = dict(sorted(document["paths"].items(), key=_group))
+        _add_answers(document["paths"])
         components = document.setdefault("components", {})
         components.setdefault("schemas", {})["Problem"] = PROBLEM
         if keyless is not None:
@@ -135,6 +138,17 @@ def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI has it done
+
+
+def _add_answers(paths: dict[str, dict[str, Any]]) -> None:
+    """Add an example to the successful answers of all operations; a study of the fleet has that of the study."""
+    answers = json.loads(ANSWERS.read_text("utf-8"))
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            example = answers.get(f"{method} {path.replace('/fleet/', '/')}")
+            for status, answer in operation["responses"].items():
+                if example is not None and status.startswith("2"):
+                    answer["content"]["application/json"]["example"] = example
 
 
 def _group(path: tuple[str, dict[str, Any]]) -> int:

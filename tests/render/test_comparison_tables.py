@@ -98,7 +98,7 @@ def test_unequal_service_is_no_price_of_scarcity() -> None:
     )
     assert "Served in full: unlimited 1 of 1, limited 0 of 1." in text
     assert "Note: not every server is served to the same fraction" in text
-    assert row(text, "a") == ["a", "2", "x", "A", "not", "served", "stopped,", "not", "in", "full", "-20.00"]
+    assert row(text, "a") == ["a", "2", "×", "A", "not", "served", "stopped,", "not", "in", "full", "-20.00"]
     unserved = text.split("Not served in full", 1)[1]
     assert row(unserved, "a")[:4] == ["a", "1", "100%", "0%"]
 
@@ -142,8 +142,8 @@ def test_servers_of_one_side_only_are_new_or_gone() -> None:
     text = told(compare(one, two))
     assert "2 of 2 servers change: 1 new, 1 gone." in text
     replicas = text.split("Replicas by server", 1)[1]
-    assert row(replicas, "a") == ["a", "1", "x", "A", "-", "removed", "-10.00"]
-    assert row(replicas, "b") == ["b", "-", "1", "x", "A", "added", "+10.00"]
+    assert row(replicas, "a") == ["a", "1", "×", "A", "-", "removed", "-10.00"]
+    assert row(replicas, "b") == ["b", "-", "1", "×", "A", "added", "+10.00"]
 
 
 def test_names_that_steer_a_terminal_and_long_labels_do_no_harm() -> None:

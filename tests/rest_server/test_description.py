@@ -1,5 +1,6 @@
 """The pages on which the service says what it is: complete in themselves, open, and safe to show."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from slow_cases import mostly_slow
 
 import optimizer
 from rest_server.app import create_app
+from rest_server.description import ANSWERS
 from rest_server.settings import Settings
+from rest_server.v1.examples import SYSTEM
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "host": "localhost"}
 
@@ -42,6 +45,24 @@ def test_programs_are_told_where_things_are(client: TestClient) -> None:
         },
     }
     assert answer.headers["vary"] == "Accept"
+
+
+def test_json_answers_have_examples() -> None:
+    paths = create_app(Settings(stateful=True)).openapi()["paths"]
+    lacking = {
+        path
+        for path, operations in paths.items()
+        for operation in operations.values()
+        for status, answer in operation["responses"].items()
+        if status == "200" and "example" not in answer["content"].get("application/json", {"example": ""})
+    }
+    assert lacking == {"/v1/routes", "/v1/routes/{name}"}  # the fleet of the examples has no routes
+
+
+def test_the_example_of_a_plan_is_current() -> None:
+    recorded = json.loads(ANSWERS.read_text(encoding="utf-8"))["post /v1/plan"]
+    again = json.loads(optimizer.solve(optimizer.load_system(SYSTEM)).to_json())
+    assert again == recorded, "python tests/tools/answer_examples.py"
 
 
 def test_browsers_get_a_page_whose_links_work(client: TestClient) -> None:
