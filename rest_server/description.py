@@ -141,7 +141,7 @@ def _complete(app: FastAPI, keyless: Collection[str] | None) -> None:
 
 
 def _add_answers(paths: dict[str, dict[str, Any]]) -> None:
-    """Add an example to the successful answers of all operations; a study of the fleet has that of the study."""
+    """Add an example to the answers of all operations; a study of the fleet has that of the study."""
     answers = json.loads(ANSWERS.read_text("utf-8"))
     for path, operations in paths.items():
         for method, operation in operations.items():

@@ -32,6 +32,8 @@ that cannot be hidden do not fit.
 """
 BETWEEN = 2
 """Number of spaces between two columns."""
+HEADING_LINES = 2
+"""Number of lines of the name in a heading, if there is space."""
 STATE_STYLES = {"missed": "red", "tight": "yellow"}
 """Style of cells by state; all other text in tables has none."""
 
@@ -164,11 +166,18 @@ def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
     layout = [least[i] if i in chosen else 0 for i in range(len(columns))]
     for content in ("name", "words"):
         left = _grow(layout, natural, [i for i in chosen if columns[i].content == content], left)
+    _grow(layout, [_low_heading_width(column) for column in columns], chosen, left)
     return layout
 
 
 def _heading_width(column: Column) -> int:
     return max(cell_len(word) for word in (*column.name.split(), column.unit, " "))
+
+
+def _low_heading_width(column: Column) -> int:
+    """Return the width at which the name in a heading takes at most `HEADING_LINES` lines [characters]."""
+    widths = range(_heading_width(column), max(len(column.name), _heading_width(column)) + 1)
+    return next(width for width in widths if len(textwrap.wrap(column.name, width)) <= HEADING_LINES)
 
 
 def _least(column: Column, natural: int, characters: Mapping[str, int]) -> int:
