@@ -122,9 +122,9 @@ class MemberArrays:
         missing = np.zeros(len(server))
         rows = np.flatnonzero(members != ALL_MEMBERS)
         for row in rows.tolist():
-            mine = self.server == server[row]
+            of_queue = self.server == server[row]
             # Bit `place` of the mask is 1 if the row serves the member.
-            left_out = mine & (members[row] >> self.place & 1 == 0)
+            left_out = of_queue & (members[row] >> self.place & 1 == 0)
             missing[row] = amount[left_out].sum()
         return missing
 
@@ -421,14 +421,14 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
     servers = list(system.servers.values())
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
-    mine = [system.target_of(part) for _, _, part in parts]
+    of_members = [system.target_of(part) for _, _, part in parts]
     loss = [largest_loss(system, one) for one in (*servers, *(part for _, _, part in parts))]
-    every = [*targets, *mine]
+    every = [*targets, *of_members]
     tps = np.array([target is not None and target.tps > 0 for target in every], np.bool_)
     joined = _targets(every, loss, frozen(tps))
     rates = [
         kinds[s].demand_rps(replica_load(part), target.tps if target else 0.0)
-        for (s, _, part), target in zip(parts, mine, strict=True)
+        for (s, _, part), target in zip(parts, of_members, strict=True)
     ]
     count = np.arange(len(servers))
     return joined.take(count), MemberArrays(
@@ -527,13 +527,13 @@ def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
     kinds, servers = system.server_kinds(), list(system.servers.values())
     tables = {}
     for kind in dict.fromkeys(kinds):
-        mine = np.flatnonzero([other is kind for other in kinds])
-        own_tables = kind.own([servers[s] for s in mine.tolist()])
+        of_kind = np.flatnonzero([other is kind for other in kinds])
+        own_tables = kind.own([servers[s] for s in of_kind.tolist()])
         if own_tables is None:
             continue
         count, first = np.zeros(len(servers), np.int64), np.zeros(len(servers), np.int64)
-        count[mine] = np.bincount(own_tables.server, minlength=len(mine))
-        first[mine] = np.cumsum(count[mine]) - count[mine]
+        count[of_kind] = np.bincount(own_tables.server, minlength=len(of_kind))
+        first[of_kind] = np.cumsum(count[of_kind]) - count[of_kind]
         stated = np.maximum(first + count - 1, 0)
         chosen = np.tile(stated[:, np.newaxis], accelerators)
         tables[kind.name] = OwnTable(own_tables.arrays, frozen(first), frozen(count), frozen(chosen))
@@ -561,9 +561,9 @@ def largest_loss(system: System, server: Server) -> float:
 def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: BoolArray) -> Targets:
     """Return the limits of all servers on each target measure that any of them uses."""
     limits = [dict(target.latency_targets()) if target else {} for target in targets]
-    for mine, bound in zip(limits, max_loss, strict=True):
+    for of_server, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
-            mine[LOSS] = bound
+            of_server[LOSS] = bound
     return Targets.of_limits(limits, tps, (target.request_limits() if target else {} for target in targets))
 
 

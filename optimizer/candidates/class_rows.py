@@ -171,10 +171,10 @@ def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntAr
     known: dict[int, ClassMix] = {}
     for s in server.tolist():
         if s not in known:
-            mine = member[pair == np.flatnonzero(server == s)[0]]
+            members_of = member[pair == np.flatnonzero(server == s)[0]]
             known[s] = ClassMix.of(
-                members.load_rps[mine].tolist(),
-                members.priority[mine].tolist(),
-                members.out_tokens[mine].tolist(),
+                members.load_rps[members_of].tolist(),
+                members.priority[members_of].tolist(),
+                members.out_tokens[members_of].tolist(),
             )
     return [known[s] for s in server.tolist()]

@@ -97,19 +97,19 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(rate_rps), np.nan))
 
     for rows, some in parts(arrays, pairs):
-        mine = rows_of(arrays, some)
-        of_rows = mine.analyze(rate_rps[rows])
+        server_rows = rows_of(arrays, some)
+        of_rows = server_rows.analyze(rate_rps[rows])
         if not arrays.servers.is_queue[some.server[0]]:
             # Clients see the latency of the replica plus that of the network.
-            measured[:, rows] = mine.targets.figures(of_rows) + mine.delays
+            measured[:, rows] = server_rows.targets.figures(of_rows) + server_rows.delays
         if (
             arrays.servers.shapes is not None
-            and isinstance(mine.queues, ContinuousQueues)
+            and isinstance(server_rows.queues, ContinuousQueues)
             and isinstance(of_rows, ContinuousPerformance)
         ):
             for i in range(len(rows)):
-                shaped[int(rows[i])] = ShapedReplica.of_row(mine.queues, rate_rps[rows], of_rows, i)
-        performance = mine.mean(of_rows)
+                shaped[int(rows[i])] = ShapedReplica.of_row(server_rows.queues, rate_rps[rows], of_rows, i)
+        performance = server_rows.mean(of_rows)
         for name, figures in performance.own.items():
             own[name][rows] = figures
         for array, field in zip(metrics, fields(Performance), strict=True):
@@ -168,7 +168,9 @@ def largest_rates_of(arrays: SystemArrays, pairs: Pairs) -> FloatArray:
 
     The rate of a shared queue is the total of its classes, in their fixed proportions.
     """
-    return _rates_of(arrays, pairs, lambda mine: largest_rate(mine.queues, mine.targets).max_rate_rps)
+    return _rates_of(
+        arrays, pairs, lambda server_rows: largest_rate(server_rows.queues, server_rows.targets).max_rate_rps
+    )
 
 
 def stable_rates_of(arrays: SystemArrays, pairs: Pairs) -> FloatArray:
@@ -176,16 +178,16 @@ def stable_rates_of(arrays: SystemArrays, pairs: Pairs) -> FloatArray:
 
     The rate of a shared queue is the total of its classes, in their fixed proportions.
     """
-    return _rates_of(arrays, pairs, lambda mine: mine.queues.stable_rate_rps)
+    return _rates_of(arrays, pairs, lambda server_rows: server_rows.queues.stable_rate_rps)
 
 
 def _rates_of(arrays: SystemArrays, pairs: Pairs, rate_of: Callable[[ServerRows], FloatArray]) -> FloatArray:
     """Return a rate of a replica of each pair [requests/s]: the smallest that `rate_of` gives its rows."""
     rates = np.zeros(len(pairs.server))
     for rows, some in parts(arrays, pairs):
-        mine = rows_of(arrays, some)
+        server_rows = rows_of(arrays, some)
         # The rate of a queue is bounded by its most demanding class.
-        result = mine.of_pairs(np.minimum, rate_of(mine))
+        result = server_rows.of_pairs(np.minimum, rate_of(server_rows))
         rates[rows] = result * arrays.rate_factor[some.server, some.accelerator]
     return rates
 
@@ -194,8 +196,8 @@ def targets_hold(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> Bo
     """Return a mask of pairs of which one replica meets all targets at its arrival rate [requests/s]."""
     holds = np.zeros(len(rate_rps), np.bool_)
     for rows, some in parts(arrays, pairs):
-        mine = rows_of(arrays, some)
-        holds[rows] = mine.met(mine.analyze(rate_rps[rows]))
+        server_rows = rows_of(arrays, some)
+        holds[rows] = server_rows.met(server_rows.analyze(rate_rps[rows]))
     return holds
 
 

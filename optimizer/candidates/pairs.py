@@ -248,8 +248,8 @@ def own_fields(
     profile = system.profiles[server.model, accelerator]
     kind = kind_of_profile(profile)
     own = arrays.servers.own.get(kind.name)
-    mine = None if own is None else own.of_pairs(pairs.server[[row]], pairs.accelerator[[row]])
-    return kind.pool_fields(server, profile, int(pairs.max_batch[row]), mine)
+    settings = None if own is None else own.of_pairs(pairs.server[[row]], pairs.accelerator[[row]])
+    return kind.pool_fields(server, profile, int(pairs.max_batch[row]), settings)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:

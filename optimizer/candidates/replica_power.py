@@ -82,8 +82,8 @@ def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     if part.any():
         subsets = Subsets.of(candidates.system, candidates.arrays)
         parts.append((part, subsets.arrays, replace(table, server=subsets.servers_of(table))))
-    for rows, arrays, mine in parts:
-        some = mine.take(rows)
+    for rows, arrays, of_part in parts:
+        some = of_part.take(rows)
         power[rows] = largest_power_w(arrays, powers, Pairs.of_rows(arrays, some), some.max_rate_rps)
     return power
 

@@ -54,7 +54,7 @@ class LawTable:
         """Read the latency models of documents; each has at most one."""
         known = [laws_known(document) for document in documents]
         laws, tables = tuple(QUEUE_MODELS_OF), []
-        law = np.array([laws.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
+        law = np.array([laws.index(given[0]) if given else -1 for given in known], dtype=np.int64)
         for i, kind in enumerate(laws):
             rows = [kind.parameters(documents[row]) for row in np.flatnonzero(law == i).tolist()]
             table = np.zeros((len(rows[0]) if rows else 0, len(documents)))

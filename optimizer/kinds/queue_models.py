@@ -89,10 +89,10 @@ def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
         law: type of the latency model.
         given: text after the name of the latency model, such as the unsupported terms.
     """
-    mine = QUEUE_MODELS_OF[law]
-    if QUEUE_MODELS[name] in mine:
+    of_law = QUEUE_MODELS_OF[law]
+    if QUEUE_MODELS[name] in of_law:
         return None
-    others = " or ".join(repr(other) for other in QUEUE_MODELS if QUEUE_MODELS[other] in mine)
+    others = " or ".join(repr(other) for other in QUEUE_MODELS if QUEUE_MODELS[other] in of_law)
     return (
         f"the queue model {name!r} does not support the {law.name} latency model{given}; set queueModel to "
         f"{others}"

@@ -333,8 +333,8 @@ def _sizings(queues: QueueModel, wanted: Sequence[LatencyTargets]) -> Iterator[R
             yield AnalysisError(why)
             continue
         if not joint.attainable[i]:
-            mine = targets.take(np.array([i]))
-            yield unattainable(mine, joint.least[:, i], " or use faster token times", " at batch 1")
+            of_replica = targets.take(np.array([i]))
+            yield unattainable(of_replica, joint.least[:, i], " or use faster token times", " at batch 1")
             continue
         each = {name: None if np.isnan(sizings[i]) else float(sizings[i]) for name, sizings in alone.items()}
         if not wanted[i].e2e_ms:
@@ -415,22 +415,22 @@ def queues_of(
     for group in dict.fromkeys(given):
         law_type, model, _ = group
         rows = np.flatnonzero([one == group for one in given])
-        mine = [replicas[row] for row in rows.tolist()]
-        shapes = RequestShapes(*(_column(mine, field.name) for field in fields(RequestShapes)))
-        law = law_type.of_rows(np.array([law_type.parameters(replica) for replica in mine]).T, shapes)
+        alike = [replicas[row] for row in rows.tolist()]
+        shapes = RequestShapes(*(_column(alike, field.name) for field in fields(RequestShapes)))
+        law = law_type.of_rows(np.array([law_type.parameters(replica) for replica in alike]).T, shapes)
         if not law.has_work().all():
             raise AnalysisError(
                 "the service time of a request is zero; give token times, or more than one output token"
             )
-        capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in mine]
-        tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in mine]
+        capacity = [QUEUE_TO_BATCH_RATIO * r.max_batch if r.max_queue is None else r.max_queue for r in alike]
+        tokens = [np.inf if r.kv_capacity_tokens is None else float(r.kv_capacity_tokens) for r in alike]
         further = None if own is None else own.take(rows)
-        limits = ReplicaLimits(_column(mine, "max_batch"), np.array(capacity), np.array(tokens), further)
+        limits = ReplicaLimits(_column(alike, "max_batch"), np.array(capacity), np.array(tokens), further)
         variability = Variability(
-            _column(mine, "arrival_cv"),
-            _column(mine, "in_tokens_cv"),
-            _column(mine, "out_tokens_cv"),
-            shapes_of(mine),
+            _column(alike, "arrival_cv"),
+            _column(alike, "in_tokens_cv"),
+            _column(alike, "out_tokens_cv"),
+            shapes_of(alike),
         )
         yield rows, (queue_model or QUEUE_MODELS[model]).of_law(law, limits, variability)
 

@@ -143,7 +143,7 @@ def _pools(
     figures, _ = figures_at_load(arrays, candidates.system, pairs, carried_rps / count)
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, (s, a) in enumerate(table.pairs()):
-        batch, mine = int(table.max_batch[i]), figures[i]
+        batch, metrics = int(table.max_batch[i]), figures[i]
         name, accelerator = arrays.server_names[s], arrays.accelerator_names[a]
         pool = Pool(
             accelerator=accelerator,
@@ -153,9 +153,9 @@ def _pools(
             arrival_rate_rpm=float(carried_rps[i] * SECONDS_PER_MINUTE),
             max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
             role=role.get(int(chosen[i])),
-            **mine,
+            **metrics,
             **owner_of(candidates.system, name, accelerator, int(count[i])),
-            **origin_of(candidates.system, name, accelerator, mine["utilization"] * batch),
+            **origin_of(candidates.system, name, accelerator, metrics["utilization"] * batch),
         )
         pools[name] = (*pools.get(name, ()), pool)
     return pools

@@ -506,9 +506,9 @@ class Plan(Printed, Warned):
         """
         result = {item.server: item for item in self.unserved if item.server not in self.allocations}
         for name, use in self.shared_queues.items():
-            mine = [result.pop(server) for server in (*use.unserved, *use.members) if server in result]
-            if mine and not self.allocations.get(name):
-                first = min(mine, key=lambda item: (item.priority, item.server))
+            missed = [result.pop(server) for server in (*use.unserved, *use.members) if server in result]
+            if missed and not self.allocations.get(name):
+                first = min(missed, key=lambda item: (item.priority, item.server))
                 result[name] = first.model_copy(update={"server": name})
         for route in self.routes.values():
             if route.large in result:
@@ -591,10 +591,10 @@ class Plan(Printed, Warned):
         system = self.planned_in(system)
         # A pool by length that stops is in the plan, but not in a system where it does not run.
         stopped = {name for name, pools in self.allocations.items() if not pools and name in possible}
-        mine = self._server_names() - (stopped - system.servers.keys())
-        for name in sorted(mine - system.servers.keys()):
+        named = self._server_names() - (stopped - system.servers.keys())
+        for name in sorted(named - system.servers.keys()):
             raise SpecError(f"servers.{name}: in the plan, but not in the system; {hint}")
-        for name in sorted(system.servers.keys() - mine):
+        for name in sorted(system.servers.keys() - named):
             raise SpecError(f"servers.{name}: in the system, but not in the plan; {hint}")
         for name, pools in self.allocations.items():
             for pool in pools:

@@ -107,9 +107,9 @@ def placement_groups(
         rented: rented external services.
         members: served members of shared queues, by queue; None omits them.
     """
-    for name, mine in pools.items():
+    for name, of_server in pools.items():
         of_queue = (members or {}).get(name, {})
-        for pool in mine:
+        for pool in of_server:
             spot, count = Spot(name, pool.accelerator), pool.num_replicas
             rows = [_row(name, pool, spot, "own", count)]
             for member, item in of_queue.items():

@@ -69,15 +69,15 @@ def _shapes(
     of_all = {m: limit for m, limit in limits.items() if not m.shape and m.metric in LATENCIES}
     for shape in (one for one in load.shapes if one.share):
         number = shape_number(shape.name)
-        mine, own = latencies.of_shape(number), {m: x for m, x in limits.items() if m.shape == shape.name}
+        of_shape, own = latencies.of_shape(number), {m: x for m, x in limits.items() if m.shape == shape.name}
         # Own targets of the shape, or else those of all requests applied to it.
         targets = {measure._replace(shape=shape.name): limit for measure, limit in (own or of_all).items()}
         yield PoolShape(
             name=shape.name,
             share=shape.share or 0.0,
             hit_rate=shape.prefix_hit_rate,
-            itl_ms=float(mine.itl_ms[0]),
-            ttft_ms=float(mine.ttft_ms[0]) + delay_ms,
+            itl_ms=float(of_shape.itl_ms[0]),
+            ttft_ms=float(of_shape.ttft_ms[0]) + delay_ms,
             stall_ms=float(np.where(latencies.shape == number, latencies.stalls_ms, 0.0).max()),
             targets=tuple(
                 TargetFigure.of(measure, shaped.of(measure, delay_ms), limit)

@@ -40,8 +40,8 @@ def nearest_need(options: Sequence[Sequence[Need]]) -> Need:
     # Limits in their order: candidates that exceed one cannot be rescued by a later one.
     left = list(options)
     for limit in LIMITS:
-        mine = [[need for need in option if need.limit is limit] for option in left]
-        worst = [max(needs, key=_order, default=None) for needs in mine]
+        of_limit = [[need for need in option if need.limit is limit] for option in left]
+        worst = [max(needs, key=_order, default=None) for needs in of_limit]
         # Candidates that exceed this limit; if all do, it is the reason.
         short = [need for need in worst if need is not None and need.missing > 0]
         if len(short) == len(left):

@@ -128,14 +128,14 @@ class Shortages:
         accelerators = [names[a] for a in self.candidates.table.accelerator[rows].tolist()]
         places = zip(accelerators, counts, rows.tolist(), strict=True)
         # The server's own replicas make room for its candidates.
-        mine, others = plan.only(own), plan.without(own)
+        held, others = plan.only(own), plan.without(own)
         alone = [placed(plan.system, name, a, n, self._power_w[c]) for a, n, c in places]
         units = self._priced_beside(PlacedUnits(plan.system, alone), others)
         options: list[list[Need]] = [[] for _ in counts]
         for limit, amounts in self.placed.amounts.items():
             for item, amount in amounts.items():
                 used = plan.used(limit, item) if limit.is_sum else others.used(limit, item)
-                freed = mine.used(limit, item) if limit.is_sum else 0.0
+                freed = held.used(limit, item) if limit.is_sum else 0.0
                 left = max(amount - self._kept.used(limit, item), 0.0) - used + freed
                 added = _added(limit, item, units, others)
                 for one, needs, more in zip(units.items, options, added, strict=True):

@@ -21,8 +21,8 @@ def _of_types(system: System, used: Mapping[str, int]) -> Iterator[TierUse]:
     for units in tiered(system.accelerators, system.capacity):
         if not units.is_type:
             continue
-        mine = [item for item in system.accelerators.values() if item.type == units.name]
-        cards = sum(used.get(item.name, 0) * item.multiplicity for item in mine)
+        of_type = [item for item in system.accelerators.values() if item.type == units.name]
+        cards = sum(used.get(item.name, 0) * item.multiplicity for item in of_type)
         # Cards up to `count` have the list price, further ones the price `more`.
         (owned, _), (_, more) = units.steps
         # Only the difference to the list price is stated, because pools state list prices.

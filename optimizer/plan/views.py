@@ -66,7 +66,7 @@ class PlanPlacements:
     @cached_property
     def named_pools(self) -> list[tuple[str, Pool]]:
         """All pools with the names of their servers."""
-        return [(name, pool) for name, mine in self.pools.items() for pool in mine]
+        return [(name, pool) for name, of_server in self.pools.items() for pool in of_server]
 
     @cached_property
     def members(self) -> Members:
@@ -157,9 +157,9 @@ class PlanPlacements:
                 used=self.units.used(limit, item),
                 used_at_load=self._power_at_load_w if limit.name == POWER else None,
             )
-            for limit, mine in self.amounts.items()
+            for limit, items in self.amounts.items()
             if limit.name != CARDS
-            for item, amount in mine.items()
+            for item, amount in items.items()
         )
 
     @cached_property

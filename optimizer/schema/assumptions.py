@@ -58,9 +58,9 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
         SpecError: the profiles are of several kinds, or the server has fields of another kind or is rejected
             by its kind.
     """
-    mine = list(profiles)
-    kinds = in_order(set(map(kind_of_profile, mine)))
-    for kind in KINDS if mine else ():
+    known = list(profiles)
+    kinds = in_order(set(map(kind_of_profile, known)))
+    for kind in KINDS if known else ():
         given = [] if kind in kinds else [name for name in _own_fields(kind) if _is_stated(server, name)]
         if given:
             key = Server.model_fields[given[0]].alias or given[0]
@@ -74,7 +74,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
             f"{prefix}model: {server.model!r} has {one} on some accelerators and {other} on others; give "
             "it one kind of latency model"
         )
-    for path, problem in kinds[0].check(server, mine, server.current.load):
+    for path, problem in kinds[0].check(server, known, server.current.load):
         raise SpecError(f"{prefix}{path}: {problem}")
 
 
@@ -186,8 +186,8 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
     Raises:
         SpecError: it needs a percentile or a share of requests, but a queue model computes means only.
     """
-    mine = list(profiles)
-    _check_kinds(target, place, mine)
+    known = list(profiles)
+    _check_kinds(target, place, known)
     for measure, _ in target.latency_targets():
         if measure in {limit.measure for limit in target.latency}:
             field, value, noun = "latency", measure.percentile, "percentile"
@@ -196,7 +196,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
         else:
             field, value, noun = "goodputShare", target.goodput_share, "share of requests"
         supports = partial(_supports, measure)
-        for profile in mine:
+        for profile in known:
             if not supports(QUEUE_MODELS[profile.queue_model]) and _has_law(profile):
                 way = way_to(supports, laws_given(profile), ModelProfile)
                 raise SpecError(

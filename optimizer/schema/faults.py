@@ -132,7 +132,10 @@ def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str
     sound = {
         name: [_sound_item(lists[name], value, context) for value in values] for name, values in items.items()
     }
-    kept = {name: tuple(i for i, item in enumerate(mine) if item is not None) for name, mine in sound.items()}
+    kept = {
+        name: tuple(i for i, item in enumerate(of_section) if item is not None)
+        for name, of_section in sound.items()
+    }
     values = {name: [sound[name][i] for i in indices] for name, indices in kept.items()}
     missing = {name for name in items if len(kept[name]) < len(items[name])}
     missing |= {name for name in lists if name.lower() in {str(key).lower() for key in rest}}
@@ -161,7 +164,10 @@ def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object])
     sound_item = {
         name: [_sound_item(lists[name], value, context) for value in values] for name, values in items.items()
     }
-    kept = {name: list(takewhile(lambda item: item is not None, mine)) for name, mine in sound_item.items()}
+    kept = {
+        name: list(takewhile(lambda item: item is not None, of_field))
+        for name, of_field in sound_item.items()
+    }
     return _without_faults(model, rest, kept, context)
 
 

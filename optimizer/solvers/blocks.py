@@ -126,8 +126,8 @@ def _differing(problem: Problem, other: Problem) -> BoolArray:
     """Return a mask of the servers whose candidates or limits differ between two problems, shape (S,)."""
     differ = differing(problem, other)
     for one, another in ((problem, other), (other, problem)):
-        mine, theirs = (_amounts(each) for each in (one, another))
-        changed = np.array([theirs.get(key) != amount for key, amount in mine.items()], np.bool_)
+        amounts, theirs = (_amounts(each) for each in (one, another))
+        changed = np.array([theirs.get(key) != amount for key, amount in amounts.items()], np.bool_)
         uses, _ = np.nonzero(changed[one.limits.row] & (one.limits.use > 0))
         differ |= one.has_some_of(uses)
     for each, before in zip(problem.topologies, other.topologies, strict=True):

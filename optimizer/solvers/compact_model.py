@@ -60,10 +60,10 @@ def _mixed(problem: Problem) -> Formulation:
         leaves[(one.served_by_rows & ~one.optional)[servers]] = 0.0
     _add_unserved(mixed, 0.0, leaves)
     blocks = [_staying(mixed), _keeping(mixed), *mixed.topology_blocks()]
-    mixed.unreserved_servers = mine = servers[problem.reserve.wanted[servers]]
-    labels = _labels("r", "is served without its reserve", mine)
+    mixed.unreserved_servers = wanting = servers[problem.reserve.wanted[servers]]
+    labels = _labels("r", "is served without its reserve", wanting)
     mixed.unreserved = mixed.add(
-        Variables(np.ones(len(mine)), lambda replicas: without_reserve(problem, replicas)[mine], labels)
+        Variables(np.ones(len(wanting)), lambda replicas: without_reserve(problem, replicas)[wanting], labels)
     )
     _add_covering(mixed)
     _add_reserves_of_one_pool(mixed)
@@ -131,13 +131,13 @@ def _staying(formulation: Formulation) -> ModelRows:
     several = problem.current_pools[servers[here]] > 1
     own = np.where(several, servers[here], len(problem.priority) + np.arange(len(here)))
     _, first, of = np.unique(own, return_index=True, return_inverse=True)
-    mine, every, one, rows = servers[here[first]], np.arange(len(first)), np.ones(len(first)), ModelRows()
+    staying, every, one, rows = servers[here[first]], np.arange(len(first)), np.ones(len(first)), ModelRows()
     s = formulation.add(
         Variables(
             one,
             lambda replicas: np.isin(every, of[replicas[columns[here]] > 0]),
-            _labels("s", "keeps a pool where it runs now", mine),
-            -problem.leaving_value[mine],
+            _labels("s", "keeps a pool where it runs now", staying),
+            -problem.leaving_value[staying],
         )
     )
     rows.add(-np.inf * one, 0 * one, (every, s, one), (of, here, -np.ones(len(here))))
@@ -193,8 +193,8 @@ def _add_covering(formulation: Formulation) -> None:
     load = problem.grown_load_rps[formulation.servers]
     bare = 1 / problem.reserve.growth[formulation.servers]
     loaded = np.flatnonzero((load > 0) & ~problem.served_by_rows[formulation.servers])
-    block, mine = _block_of(formulation, loaded)
-    row, columns = formulation.row[mine], formulation.columns[mine]
+    block, entries = _block_of(formulation, loaded)
+    row, columns = formulation.row[entries], formulation.columns[entries]
     share = np.minimum(table.max_rate_rps[columns] / load[row], 1.0)
     sized = np.where(table.reserved[columns], 1.0, bare[row])
     wants = np.flatnonzero((reserve.wanted & ~reserve.one_pool)[formulation.servers])
@@ -202,7 +202,7 @@ def _add_covering(formulation: Formulation) -> None:
     formulation.rows.add(
         np.full(len(loaded), COVER_SCALE * (1 - COVER)),
         np.full(len(loaded), np.inf),
-        (block[row], mine, COVER_SCALE * np.where(problem.divisible[columns], share, sized)),
+        (block[row], entries, COVER_SCALE * np.where(problem.divisible[columns], share, sized)),
         (np.arange(len(loaded)), formulation.unserved[loaded], np.full(len(loaded), COVER_SCALE)),
         (block[wants], without, COVER_SCALE * (1 - bare[wants])),
     )
@@ -212,11 +212,11 @@ def _add_reserves_of_one_pool(formulation: Formulation) -> None:
     """Require a pool sized with the reserve, unless a server is unserved or without reserve (eq. 238)."""
     reserve, columns = formulation.problem.reserve, formulation.columns
     some = np.flatnonzero(reserve.one_pool[formulation.servers])
-    block, mine = _block_of(formulation, some)
-    mine = mine[formulation.problem.table.reserved[columns[mine]]]
+    block, entries = _block_of(formulation, some)
+    entries = entries[formulation.problem.table.reserved[columns[entries]]]
     without = formulation.unreserved[reserve.one_pool[formulation.unreserved_servers]]
     every, one = np.arange(len(some)), np.ones(len(some))
-    with_reserve = block[formulation.row[mine]], mine, np.ones(len(mine))
+    with_reserve = block[formulation.row[entries]], entries, np.ones(len(entries))
     unserved = every, formulation.unserved[some], one
     formulation.rows.add(one, np.full(len(some), np.inf), with_reserve, unserved, (every, without, one))
 
@@ -241,9 +241,9 @@ def _add_exclusions(formulation: Formulation) -> None:
     """Add rows so that an all-or-nothing column excludes all other columns of its server."""
     divisible = formulation.problem.divisible[formulation.columns]
     some = np.unique(formulation.row[~divisible])
-    block, mine = _block_of(formulation, some)
-    row, divisible = block[formulation.row[mine]], divisible[mine]
-    pools = np.bincount(row, np.where(divisible, formulation.most[mine], 0), minlength=len(some))
+    block, entries = _block_of(formulation, some)
+    row, divisible = block[formulation.row[entries]], divisible[entries]
+    pools = np.bincount(row, np.where(divisible, formulation.most[entries], 0), minlength=len(some))
     most_of_pools = np.maximum(pools, 1.0)
     weight = np.where(divisible, 1.0, most_of_pools[row])
-    formulation.rows.add(np.full(len(some), -np.inf), most_of_pools, (row, mine, weight))
+    formulation.rows.add(np.full(len(some), -np.inf), most_of_pools, (row, entries, weight))

@@ -33,8 +33,8 @@ def nondominated(group: IntArray, keys: FloatArray) -> BoolArray:
     kept[worse[_all_at_most(keys[better].T, keys[worse].T)]] = False
     ends = np.cumsum(size)
     for g in np.flatnonzero((size > PAIRWISE) & (size <= MAX_COMPARED)).tolist():
-        mine = order[ends[g] - size[g] : ends[g]]
-        kept[mine] = _front(keys[mine])
+        of_group = order[ends[g] - size[g] : ends[g]]
+        kept[of_group] = _front(keys[of_group])
     return kept
 
 

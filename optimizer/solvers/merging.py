@@ -62,8 +62,8 @@ def merged_bounds(best: Sequence[SolvedLevel], other: Sequence[SolvedLevel]) -> 
     """
     bounds: list[float | None] = []
     holds = True
-    for mine, theirs in zip(best, other, strict=True):
-        known = [x for x in (mine.bound, theirs.bound if holds else None) if x is not None]
-        bounds.append(min(max(known), mine.value) if known else None)
-        holds &= theirs.value >= mine.value - ROUNDING * max(1.0, abs(mine.value))
+    for level, theirs in zip(best, other, strict=True):
+        known = [x for x in (level.bound, theirs.bound if holds else None) if x is not None]
+        bounds.append(min(max(known), level.value) if known else None)
+        holds &= theirs.value >= level.value - ROUNDING * max(1.0, abs(level.value))
     return bounds

@@ -24,13 +24,15 @@ def most_load_rps(problem: Problem, servers: BoolArray, time_limit_s: float) -> 
     table, divisible = problem.table, problem.table.meets_targets_below_max_rate
     can = servers & ~problem.is_queue & ~problem.reserve.surges & (problem.load_rps > 0)
     c = np.flatnonzero(can[table.server] & divisible & ~problem.repeats)
-    mine, row = np.unique(table.server[c], return_inverse=True)
+    placed, row = np.unique(table.server[c], return_inverse=True)
     share = table.max_rate_rps[c] / problem.load_rps[table.server[c]]
     limits = problem.limits.take(c)
-    most = np.minimum(np.minimum(np.ceil(1 / share), problem.max_replicas[mine][row]), limits.most_replicas())
+    most = np.minimum(
+        np.minimum(np.ceil(1 / share), problem.max_replicas[placed][row]), limits.most_replicas()
+    )
     if not most.any():
         return 0.0
-    n, m, rows = len(c), len(mine), ModelRows()
+    n, m, rows = len(c), len(placed), ModelRows()
     x, z, carried = np.arange(n), n + np.arange(n), 2 * n + np.arange(m)
     one, every = np.ones(n), np.arange(m)
     scale = np.full(m, COVER_SCALE)
@@ -44,7 +46,7 @@ def most_load_rps(problem: Problem, servers: BoolArray, time_limit_s: float) -> 
     use = limits.use[column, entry] / divisor[place]
     rows.add(np.full(len(limit), -np.inf), amount, (place, column, use))
     upper, whole = np.concatenate([most, one, np.ones(m)]), np.repeat([True, False], [2 * n, m])
-    load = problem.load_rps[mine]
+    load = problem.load_rps[placed]
     objective = np.append(np.zeros(2 * n), -load / load.sum())
     result = highs_session(rows.model(upper, whole)).minimise(objective, None, 0.0, time_limit_s)
     return None if result.outcome is not RunStatus.optimal else -float(result.bound) * float(load.sum())

@@ -61,7 +61,7 @@ def differing(problem: Problem, other: Problem) -> BoolArray:
     )
     servers = ((problem.table.server == s, other.table.server == s) for s in range(len(problem.priority)))
     return np.array(
-        [not np.array_equal(one[mine], two[theirs], equal_nan=True) for mine, theirs in servers], np.bool_
+        [not np.array_equal(one[here], two[theirs], equal_nan=True) for here, theirs in servers], np.bool_
     )
 
 

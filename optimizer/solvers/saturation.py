@@ -118,10 +118,10 @@ class _Leftover:
 
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if that serves more of its load; return whether it moved."""
-        mine = self._mine(server)
-        if not mine or not self.one_pool:
+        taken = self._mine(server)
+        if not taken or not self.one_pool:
             return False
-        candidate, share = mine[0], self.share(server)
+        candidate, share = taken[0], self.share(server)
         count = self.taken[candidate]
         self._give(candidate, -count)
         best = self._best_column(server)
@@ -139,10 +139,10 @@ class _Leftover:
         A server that has a pool and can have only one gets more replicas of the same candidate. Ties are
         broken by cost, then by order.
         """
-        mine, (carried, count) = self._mine(server), self._has(server)
+        taken, (carried, count) = self._mine(server), self._has(server)
         missing = max(self.load[server] - carried, 0.0)
         best_column = list[tuple[float, float, int, int]]()
-        for candidate in mine if mine and self.one_pool else self.candidates.get(server, []):
+        for candidate in taken if taken and self.one_pool else self.candidates.get(server, []):
             for_load = math.ceil(missing / self.rate[candidate] * (1 - ROUNDING)) if missing else 0
             useful = max(for_load, self.least[server] - count)
             usable = int(min(useful, self.left.most(candidate), self.most[server] - count))
@@ -156,8 +156,8 @@ class _Leftover:
 
     def _has(self, server: int) -> tuple[float, int]:
         """Return the rate that the replicas of a server carry [requests/s], and their number."""
-        mine = self._mine(server)
-        return sum(self.taken[c] * self.rate[c] for c in mine), sum(self.taken[c] for c in mine)
+        chosen = self._mine(server)
+        return sum(self.taken[c] * self.rate[c] for c in chosen), sum(self.taken[c] for c in chosen)
 
     def share(self, server: int) -> float:
         """Return the served share of a server's load."""

@@ -43,12 +43,12 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     own = np.full(len(problem.priority), -1)
     own[table.server[chosen]] = chosen
     better = np.flatnonzero(problem.full & own_cards & (own[table.server] >= 0))
-    mine = own[table.server[better]]
+    now = own[table.server[better]]
     keys = (problem.value, problem.changed, table.reserved, table.members, problem.off_preferred_total)
-    same = [key[better] == key[mine] for key in (*keys, *problem.dominance_groups)]
-    listed = (problem.discount[better] == 0) & (problem.discount[mine] == 0)
+    same = [key[better] == key[now] for key in (*keys, *problem.dominance_groups)]
+    listed = (problem.discount[better] == 0) & (problem.discount[now] == 0)
     rank = _ranks(problem)
-    better = better[np.logical_and.reduce([*same, listed, rank[better] < rank[mine]])]
+    better = better[np.logical_and.reduce([*same, listed, rank[better] < rank[now]])]
     if not len(better):
         return replicas
     return _exchanged(problem, replicas, own, better[np.lexsort((rank[better], table.server[better]))])

@@ -77,13 +77,17 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
         answer[twins] = 0
     server = table.server[columns]
     for c in np.flatnonzero(outside & (answer > 0)).tolist():
-        mine = columns[slice(*np.searchsorted(server, (table.server[c], table.server[c] + 1)))]
-        can = (groups[mine] == groups[c]) & problem.full[mine] & (table.reserved[mine] >= table.reserved[c])
-        can &= table.members[mine] & table.members[c] == table.members[c]
-        can &= table.alone[mine] == table.alone[c]  # other candidates need more than their own replicas
-        can &= (use[mine] * table.num_replicas[mine][:, None] <= answer[c] * use[c]).all(axis=1)
+        of_server = columns[slice(*np.searchsorted(server, (table.server[c], table.server[c] + 1)))]
+        can = (
+            (groups[of_server] == groups[c])
+            & problem.full[of_server]
+            & (table.reserved[of_server] >= table.reserved[c])
+        )
+        can &= table.members[of_server] & table.members[c] == table.members[c]
+        can &= table.alone[of_server] == table.alone[c]  # other candidates need more than their own replicas
+        can &= (use[of_server] * table.num_replicas[of_server][:, None] <= answer[c] * use[c]).all(axis=1)
         answer[c] = 0
         if can.any():
-            best = mine[can][np.argmin(problem.ranking_value[mine[can]])]
+            best = of_server[can][np.argmin(problem.ranking_value[of_server[can]])]
             answer[best] = table.num_replicas[best]
     return answer

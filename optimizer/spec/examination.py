@@ -45,9 +45,9 @@ def examine(path: str | os.PathLike[str]) -> Examination:
             faults.append(_whole(error))
             incomplete |= _ALL_SECTIONS
             continue
-        examined, mine, missing = _examined(text)
+        examined, of_text, missing = _examined(text)
         parts += examined
-        faults += mine
+        faults += of_text
         incomplete |= missing
     faults += contradictions(parts, incomplete)
     return Examination(tuple(parts), tuple(sorted_faults(faults)[:MAX_FAULTS]))

@@ -61,9 +61,9 @@ def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) ->
         if item.tiers
     ]
     for type_name, number in cards.items():
-        mine = [item for item in accelerators.values() if item.type == type_name]
-        if mine and isinstance(number, UnlimitedCards) and number.owned is not None:
-            listed = price_of_card(mine[0])
+        of_type = [item for item in accelerators.values() if item.type == type_name]
+        if of_type and isinstance(number, UnlimitedCards) and number.owned is not None:
+            listed = price_of_card(of_type[0])
             steps = (float(number.owned), listed), (ENDLESS, float(number.more_cents_per_h))
             priced_units.append(PricedUnits(type_name, True, listed, steps))  # noqa: FBT003  named above
     return priced_units
@@ -89,11 +89,11 @@ def card_price_problems(index: Index) -> Iterator[Finding]:
     """Yield the prices of additional cards of a type that contradict the prices of its accelerators."""
     by_type = grouped((entry.item.type, entry.item) for entry in index.accelerators.values())
     for part, at, capacity in index.capacity.values():
-        more, mine = capacity.more_cents_per_h, by_type.get(capacity.type, [])
-        if more is None or not mine:
+        more, of_type = capacity.more_cents_per_h, by_type.get(capacity.type, [])
+        if more is None or not of_type:
             continue
-        low, high = (choose(mine, key=price_of_card) for choose in (min, max))
-        with_tiers = [item.name for item in mine if item.tiers]
+        low, high = (choose(of_type, key=price_of_card) for choose in (min, max))
+        with_tiers = [item.name for item in of_type if item.tiers]
         text = None
         if with_tiers:
             text = f"{with_tiers[0]} has tiers, which state a price by number too; remove one of the two"

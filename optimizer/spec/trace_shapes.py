@@ -117,13 +117,13 @@ def shapes_of_requests(requests: Requests, shapes: int) -> Iterator[dict[str, An
     left, names = 1.0, set[str]()
     labels = np.unique(cluster)
     for i in labels.tolist():
-        mine = cluster == i
-        prompts, answers = requests.in_tokens[mine], requests.out_tokens[mine]
-        mean, share = float(prompts.mean()), round(float(mine.mean()), DIGITS)
+        of_shape = cluster == i
+        prompts, answers = requests.in_tokens[of_shape], requests.out_tokens[of_shape]
+        mean, share = float(prompts.mean()), round(float(of_shape.mean()), DIGITS)
         share = _rounded(left) if i == labels[-1] else share  # shares sum to 1
         left -= share
-        hits = cached[mine] > 0
-        prefix = min(round(float(cached[mine][hits].mean())), int(mean) - 1) if hits.any() else 0
+        hits = cached[of_shape] > 0
+        prefix = min(round(float(cached[of_shape][hits].mean())), int(mean) - 1) if hits.any() else 0
         name = f"in-{mean:.0f}"
         name = name if name not in names else f"{name}-{i}"
         names.add(name)

@@ -117,16 +117,16 @@ class PoolTopology(ServerTopology, Generic[P]):
 
         The variable `unused` is 1 if the pool is not used.
         """
-        mine = np.flatnonzero(table.server[columns.candidates] == server)
-        candidates = columns.candidates[mine]
-        each = columns.replicas_each[mine] * table.max_rate_rps[candidates]
+        of_server = np.flatnonzero(table.server[columns.candidates] == server)
+        candidates = columns.candidates[of_server]
+        each = columns.replicas_each[of_server] * table.max_rate_rps[candidates]
         # Σ min(rate / load, 1) x + unused ≥ 1: coefficients above 1 would only weaken the relaxation.
         share = np.minimum(each / table.load_rps[candidates], 1.0)
         least = COVER_SCALE * (1 - COVER)
-        rows.add_one(least, ENDLESS, (mine, COVER_SCALE * share), ([unused], [COVER_SCALE]))
+        rows.add_one(least, ENDLESS, (of_server, COVER_SCALE * share), ([unused], [COVER_SCALE]))
         # Σ x + most unused ≤ most: an unused pool has no replicas.
-        most = float(columns.most[mine].sum())
-        rows.add_one(-ENDLESS, most, (mine, np.ones(len(mine))), ([unused], [most]))
+        most = float(columns.most[of_server].sum())
+        rows.add_one(-ENDLESS, most, (of_server, np.ones(len(of_server))), ([unused], [most]))
 
 
 def empty_or_used(

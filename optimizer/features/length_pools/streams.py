@@ -204,13 +204,13 @@ def with_pool_allocations(server: Server, allocations: Mapping[str, AllocationDa
         field: the allocation to replace: ``current`` or ``desired``.
     """
     known = pool_names(server) or {server.name: ()}
-    mine = {name: allocations[name] for name in known if name in allocations}
-    if not mine:
+    of_pools = {name: allocations[name] for name in known if name in allocations}
+    if not of_pools:
         return server
-    load = server.current.load if field == "current" else mine[next(iter(mine))].load
-    running = {name: one for name, one in mine.items() if one.stated_pools}
+    load = server.current.load if field == "current" else of_pools[next(iter(of_pools))].load
+    running = {name: one for name, one in of_pools.items() if one.stated_pools}
     if running.keys() <= {server.name}:
-        one = mine.get(server.name, AllocationData())
+        one = of_pools.get(server.name, AllocationData())
         return server.model_copy(update={field: one.model_copy(update={"load": load})})
     pools = tuple(
         pool.model_copy(update={"shapes": () if name == server.name else known[name]})

@@ -76,9 +76,9 @@ class LengthPoolTopology(PoolTopology[PossiblePools]):
             if isinstance(pool, LengthPool) and pool.has_load
         )
         choices = tuple(
-            _choice(name, mine)
-            for name, mine in pools.items()
-            if len(mine) > 1 and any(pool.is_whole for _, pool in mine)
+            _choice(name, of_server)
+            for name, of_server in pools.items()
+            if len(of_server) > 1 and any(pool.is_whole for _, pool in of_server)
         )
         return cls.of_choices(choices, candidates, servers)
 

@@ -55,7 +55,7 @@ class NodePool:
         """Sizes that need a row of their own; other rows follow from that of the next smaller size."""
         fits = [tuple(node.cards // size * size for node in self.nodes) for size in self.sizes]
         pairs = zip(self.sizes, fits, [None, *fits], strict=False)
-        return tuple(size for size, mine, below in pairs if mine != below)
+        return tuple(size for size, above, below in pairs if above != below)
 
     @cached_property
     def items(self) -> tuple[CardsInNodes, ...]:
@@ -107,8 +107,8 @@ class NodePool:
         """Node types by what fits into them: groups with nodes that are paid for, then larger nodes first."""
         same_capacity = grouped((tuple(column), n) for n, column in enumerate(self.capacity.T.tolist()))
         groups = [
-            NodeGroup(key, tuple(sorted(mine, key=lambda n: (self.cost[n], self.nodes[n].cards))))
-            for key, mine in same_capacity.items()
+            NodeGroup(key, tuple(sorted(alike, key=lambda n: (self.cost[n], self.nodes[n].cards))))
+            for key, alike in same_capacity.items()
         ]
         return tuple(sorted(groups, key=lambda g: (self.cost[g.members[0]] > 0, *(-n for n in g.capacity))))
 

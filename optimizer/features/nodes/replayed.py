@@ -24,11 +24,11 @@ def node_costs_cents_per_h(system: System, items: Iterable[OnNodes]) -> Mapping[
     """
     node_costs_cents, every = defaultdict[str, float](float), [*items]
     for pool in system.node_pools:
-        mine = [item for item in every if item.type == pool.type and item.number]
-        counts = pool.cheapest(pool.need((item.cards, item.number) for item in mine))
-        used = sum(item.cards * item.number for item in mine)
+        of_type = [item for item in every if item.type == pool.type and item.number]
+        counts = pool.cheapest(pool.need((item.cards, item.number) for item in of_type))
+        used = sum(item.cards * item.number for item in of_type)
         cost = used * pool.card_price if counts is None else float(pool.cost @ counts) + pool.spare_cost
-        for item in mine:
+        for item in of_type:
             for server in item.servers:
                 node_costs_cents[server] += cost * item.cards * item.number / used / len(item.servers)
     return node_costs_cents

@@ -197,8 +197,8 @@ def _model(
                 entries[kind.lot].append((j, n))
                 bounds[kind.lot] = -np.inf, lots[kind.lot]
     rows = ModelRows()
-    for key, mine in entries.items():
-        variables, values = zip(*mine, strict=True)
+    for key, of_row in entries.items():
+        variables, values = zip(*of_row, strict=True)
         rows.add_one(*bounds[key], (variables, values))
     upper = np.array([*counts, *(len(classes[each.of]) for each in selections)], np.float64)
     return rows.model(upper, np.ones(len(upper), np.bool_))

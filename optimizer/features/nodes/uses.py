@@ -105,4 +105,4 @@ def node_types_of(uses: Iterable[NodeUse]) -> dict[tuple[str, str], tuple[tuple[
         for one in item.replicas
     )
     by_server = grouped(((server, on), (node, n)) for (server, on, node), n in numbers.items())
-    return {key: tuple(sorted(mine)) for key, mine in by_server.items()}
+    return {key: tuple(sorted(types)) for key, types in by_server.items()}

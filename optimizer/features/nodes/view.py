@@ -85,11 +85,13 @@ def on_nodes(pool: NodePool, lots: Lots, counts: Sequence[int], running: Mapping
     stay = staying(pool, running, lots, counts) if running else {}
     held = []
     for t, (node, count) in enumerate(zip(pool.nodes, counts, strict=True)):
-        mine = sorted((one for one in stay if machine_order(one)[0] == node.name), key=machine_order)
+        of_type = sorted((one for one in stay if machine_order(one)[0] == node.name), key=machine_order)
         names = (f"{node.name}/{n + 1}" for n in range(count + len(running)))
         unused = (name if running else "" for name in names if name not in running)
-        held += [Held(t, name, stay[name]) for name in mine]
-        held += [Held(t, name, Counter()) for name, _ in zip(unused, range(count - len(mine)), strict=False)]
+        held += [Held(t, name, stay[name]) for name in of_type]
+        held += [
+            Held(t, name, Counter()) for name, _ in zip(unused, range(count - len(of_type)), strict=False)
+        ]
     rest = lots - sum((one.lots for one in held), Counter())
     free = [pool.nodes[one.node_type].cards - cards_of(one.lots) for one in held]
     return [one._replace(lots=one.lots + more) for one, more in zip(held, packed(rest, free), strict=True)]
@@ -107,19 +109,19 @@ def _uses(
     each = (float(pool.cost @ paid) + pool.spare_cost) / used if used else 0.0
     there = {one.machine for one in held}
     for t, (node, new) in enumerate(zip(pool.nodes, paid, strict=True)):
-        mine = [one for one in held if one.node_type == t]
-        contents = tuple(_contents(node.cards, [*same], each) for _, same in groupby(*_by_contents(mine)))
+        of_type = [one for one in held if one.node_type == t]
+        contents = tuple(_contents(node.cards, [*same], each) for _, same in groupby(*_by_contents(of_type)))
         gone = (name for name in running.keys() - there if machine_order(name)[0] == node.name)
         yield NodeUse(
             node=node.name,
             type=node.type,
-            num_nodes=len(mine) + node.spare_nodes,
+            num_nodes=len(of_type) + node.spare_nodes,
             spare_nodes=node.spare_nodes,
-            cards=(len(mine) + node.spare_nodes) * node.cards,
+            cards=(len(of_type) + node.spare_nodes) * node.cards,
             free_cards=sum(each.free_cards * each.num_nodes for each in contents),
             cost_cents_per_h=new * float(node.cost_cents_per_h) + node.spare_cents_per_h,
             contents=contents,
-            added=tuple(one.machine for one in mine if running and one.machine not in running),
+            added=tuple(one.machine for one in of_type if running and one.machine not in running),
             emptied=tuple(sorted(gone, key=machine_order)),
         )
 

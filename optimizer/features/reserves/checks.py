@@ -139,7 +139,9 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
     other_costs = prices_of(system) or lean.renting
     if server is None or not lean.shares_leftover or other_costs or rolls_out(system, server):
         return False
-    in_full = (name for name, mine in lean.plan.allocations.items() if mine and name not in lean.listed)
+    in_full = (
+        name for name, of_server in lean.plan.allocations.items() if of_server and name not in lean.listed
+    )
     most = server.max_num_replicas
     full = most is not None and sum(pool.num_replicas for pool in pools) >= most
     if full or any(_can_move(system, name) for name in in_full):
@@ -167,11 +169,11 @@ def _without_reserves(facts: Facts) -> Facts:
     """
     pools = dict(facts.plan.allocations)
     for name in (item.server for item in facts.plan.reserves if item.server not in facts.short):
-        server, mine = facts.whole.servers[name], facts.pools_of(name)
+        server, of_server = facts.whole.servers[name], facts.pools_of(name)
         if members_of(server) != (server,) or rolls_out(facts.whole, server):
             continue
-        unneeded = unneeded_replicas(mine, facts.load_rpm[name], server.min_num_replicas)
-        fewer = replace(facts, plan=_with_pools(facts.plan, {name: _reduced(mine, unneeded)}))
+        unneeded = unneeded_replicas(of_server, facts.load_rpm[name], server.min_num_replicas)
+        fewer = replace(facts, plan=_with_pools(facts.plan, {name: _reduced(of_server, unneeded)}))
         if not any(_missed(fewer, server, [(facts.load_rpm[name], 0)])):
             pools |= {name: fewer.pools_of(name)}
     return replace(facts, plan=_with_pools(facts.plan, pools))

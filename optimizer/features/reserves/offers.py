@@ -136,16 +136,16 @@ def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[Candidate
     rows = np.flatnonzero(reserve.wanted[table.server])
     if not len(rows):
         return table, table.take(rows)
-    mine = table.take(rows)
-    count, holds = _sized(arrays, mine)
-    holds &= count <= arrays.servers.max_replicas[mine.server]
-    in_one_pool = reserve.one_pool[mine.server] | arrays.servers.is_queue[mine.server]
-    enough = holds & (count <= mine.num_replicas) & ~in_one_pool
+    some = table.take(rows)
+    count, holds = _sized(arrays, some)
+    holds &= count <= arrays.servers.max_replicas[some.server]
+    in_one_pool = reserve.one_pool[some.server] | arrays.servers.is_queue[some.server]
+    enough = holds & (count <= some.num_replicas) & ~in_one_pool
     reserved = table.reserved.copy()
     reserved[rows] = enough
     more = np.flatnonzero(holds & ~enough)
     changed = replace(
-        mine.take(more),
+        some.take(more),
         num_replicas=frozen(count[more].astype(np.int64)),
         reserved=frozen(np.ones(len(more), np.bool_)),
     )

@@ -37,16 +37,16 @@ def replica_counts(
     replica_purposes, kept = {}, {item.server: item for item in reserves}
     targeted = [name for name, item in kept.items() if item.availability_target is not None]
     full = _full_utilizations(arrays, [(name, pool) for name in targeted for pool in pools.get(name, ())])
-    for name, mine in pools.items():
+    for name, of_server in pools.items():
         reserve = kept.get(name)
-        if not mine or not (name in targeted or name in rollouts):
+        if not of_server or not (name in targeted or name in rollouts):
             continue
         extra = rollouts[name].replicas if name in rollouts else 0
-        replicas = sum(pool.num_replicas for pool in mine)
-        if len(mine) > 1 or reserve is None:
+        replicas = sum(pool.num_replicas for pool in of_server)
+        if len(of_server) > 1 or reserve is None:
             replica_purposes[name] = ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
         else:
-            replica_purposes[name] = _count(arrays, name, mine[0], reserve, full.get(name), extra)
+            replica_purposes[name] = _count(arrays, name, of_server[0], reserve, full.get(name), extra)
     return replica_purposes
 
 

@@ -36,19 +36,19 @@ def reserve_uses(
     uses, names = [], [*system.servers]
     for s in np.flatnonzero(reserve.wanted).tolist():
         name, load_rpm = names[s], float(loads_rps[s]) * SECONDS_PER_MINUTE
-        server, mine = system.servers[name], pools.get(name, ())
+        server, of_server = system.servers[name], pools.get(name, ())
         if name in elsewhere:
             continue
         if members_of(server) != (server,):
-            load_rpm = sum(pool.arrival_rate_rpm for pool in mine)
+            load_rpm = sum(pool.arrival_rate_rpm for pool in of_server)
         uses.append(
             ReserveUse(
                 server=name,
-                has_reserve=bool(mine) and name not in short and has_reserve.get(name, False),
+                has_reserve=bool(of_server) and name not in short and has_reserve.get(name, False),
                 headroom_wanted=float(reserve.headroom_share[s]),
                 spare_replicas=server.spare_replicas,
                 availability_target=server.availability_target,
-                cost_cents_per_h=unneeded_cost(mine, load_rpm, server.min_num_replicas),
+                cost_cents_per_h=unneeded_cost(of_server, load_rpm, server.min_num_replicas),
             )
         )
     return tuple(uses)

@@ -12,10 +12,10 @@ from optimizer.spec.system import System
 def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[str, RolloutUse]:
     """Return the extra replicas and their cards for each server that has replicas and a surge (eq. 185)."""
     result: dict[str, RolloutUse] = {}
-    for name, mine in pools.items():
+    for name, of_server in pools.items():
         surge = system.servers[name].surge if name in system.servers else 0.0
         replicas, cards = 0, Counter[str]()
-        for pool in mine if surge else ():
+        for pool in of_server if surge else ():
             type_name, each = system.units_per_replica(name, pool.accelerator)
             extra = extra_replicas(surge, pool.num_replicas)
             replicas += extra

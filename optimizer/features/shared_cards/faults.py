@@ -40,10 +40,10 @@ def slice_problems(documents: Documents) -> Iterator[Finding]:
 def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iterator[Finding]:
     """Yield an error for each missing value, and for a server that cannot share any card."""
     part, at, server = entry
-    mine = [one for one in profiles if one.accelerator in index.accelerators]
+    known = [one for one in profiles if one.accelerator in index.accelerators]
     here = (*at, "sharedCard")
-    with_memory = [one for one in mine if one.memory_gb and one.acc_count == 1]
-    if mine and not with_memory:
+    with_memory = [one for one in known if one.memory_gb and one.acc_count == 1]
+    if known and not with_memory:
         text = f"the memory of {server.model!r} on one card is unknown; add memory [GB] to its profiles"
         yield Finding(part, here, text)
         return
@@ -63,7 +63,7 @@ def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iter
         one.shares or card.slice or kind_of_profile(one) is not KINDS[0]
         for one, card in zip(with_memory, cards, strict=True)
     )
-    if mine and not able:
+    if known and not able:
         text = (
             f"{server.model!r} cannot run on a part of a card; give its profiles shares, or times on slices"
         )

@@ -98,14 +98,14 @@ def _largest_rates_rps(
     """Return the largest rates [requests/s] for hashable values; cached, as what-if questions repeat them."""
     from optimizer.queueing.bulk.time_sharing import meeting_share, shared_steady_states
 
-    limits, mix = [dict(mine) for mine in limits_of], np.array(proportions)
+    limits, mix = [dict(of_server) for of_server in limits_of], np.array(proportions)
     share = meeting_share(servers, mix / mix.sum() / MS_PER_S, limits)
     if share is None:
         return None
     for margin in SAFETY:
         rates: FloatArray = mix / mix.sum() * share * (1 - margin)
         states = shared_steady_states(servers, rates / MS_PER_S)
-        excess = max(state.excess(mine) for state, mine in zip(states, limits, strict=True))
+        excess = max(state.excess(of_server) for state, of_server in zip(states, limits, strict=True))
         if excess <= CARD_MISS_TOLERANCE:
             break
     else:

@@ -79,8 +79,10 @@ class Subsets:
 def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tuple[int, SharedQueue]]:
     """Yield the subsets of a queue's loaded members, the full set first; all contain the idle members."""
     members = arrays.servers.members
-    mine = np.flatnonzero(members.server == s)
-    rates = dict(zip([part.name for part in server.members], members.load_rps[mine].tolist(), strict=True))
+    of_queue = np.flatnonzero(members.server == s)
+    rates = dict(
+        zip([part.name for part in server.members], members.load_rps[of_queue].tolist(), strict=True)
+    )
     loaded = [place for place, rate in enumerate(rates.values()) if rate > 0]
     idle = sum(1 << place for place, rate in enumerate(rates.values()) if not rate)
     names = list(rates)
@@ -105,24 +107,24 @@ def queue_candidates(
         Candidates within the limits on replicas, and additional ones with the reserve.
     """
     subsets = Subsets.of(system, arrays)
-    mine = Verdicts.none(subsets.arrays.profile_of.shape)
-    pairs = _near(subsets.arrays, sizable_pairs(subsets.arrays, mine, choose_batch=False), mine)
+    of_subsets = Verdicts.none(subsets.arrays.profile_of.shape)
+    pairs = _near(subsets.arrays, sizable_pairs(subsets.arrays, of_subsets, choose_batch=False), of_subsets)
     rows = chunks(subsets.arrays, pairs, np.arange(len(pairs.server)))
-    tables = [loaded_candidates(subsets.arrays, pairs.take(part), mine, memo) for part in rows]
+    tables = [loaded_candidates(subsets.arrays, pairs.take(part), of_subsets, memo) for part in rows]
     table = CandidateTable.joined([no_rows(subsets.arrays, pairs), *tables])
     over = table.num_replicas > subsets.arrays.servers.max_replicas[table.server]
     within, more = with_reserve(subsets.arrays, table.take(~over))
-    _reject_queues(subsets, mine, verdicts)
+    _reject_queues(subsets, of_subsets, verdicts)
     return subsets.in_queues(within), subsets.in_queues(more)
 
 
-def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None:
+def _reject_queues(subsets: Subsets, of_subsets: Verdicts, verdicts: Verdicts) -> None:
     """Reject a queue on accelerators that reject all its subsets, with the reason of the smallest subset."""
     for s in np.unique(subsets.queue).tolist():
         own = np.flatnonzero(subsets.queue == s)
-        for a in np.flatnonzero((mine.reason[own] > 0).all(axis=0)).tolist():
+        for a in np.flatnonzero((of_subsets.reason[own] > 0).all(axis=0)).tolist():
             for each in fields(Verdicts):
-                getattr(verdicts, each.name)[s, a] = getattr(mine, each.name)[own[-1], a]
+                getattr(verdicts, each.name)[s, a] = getattr(of_subsets, each.name)[own[-1], a]
 
 
 def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:

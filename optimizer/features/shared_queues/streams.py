@@ -233,37 +233,37 @@ def queue_problems(documents: Documents) -> Iterator[Finding]:
     index, profiles = documents.index, documents.profiles
     entries = (entry for entry in index.servers.values() if entry.item.shared_queue is not None)
     queues = grouped((entry.item.shared_queue, entry) for entry in entries)
-    for name, mine in queues.items():
-        part, at, first = mine[0]
+    for name, of_queue in queues.items():
+        part, at, first = of_queue[0]
         here = (*at, "sharedQueue")
         if name in index.servers:
             yield Finding(part, here, f"{name!r} is also the name of a server; give the queue another name")
-        shapes = sum(len(entry.item.current.load.stated_shapes) for entry in mine)
-        if shapes > MAX_SHAPES and any(entry.item.current.load.shapes for entry in mine):
+        shapes = sum(len(entry.item.current.load.stated_shapes) for entry in of_queue)
+        if shapes > MAX_SHAPES and any(entry.item.current.load.shapes for entry in of_queue):
             text = f"{shapes} request shapes share {name!r}, at most {MAX_SHAPES} can; join some"
             yield Finding(part, here, text)
-        if len(mine) > MAX_MEMBERS:
-            text = f"{len(mine)} servers share {name!r}, at most {MAX_MEMBERS} can; divide them"
-            yield Finding(*mine[MAX_MEMBERS][:2], text)
-        for entry in mine:
+        if len(of_queue) > MAX_MEMBERS:
+            text = f"{len(of_queue)} servers share {name!r}, at most {MAX_MEMBERS} can; divide them"
+            yield Finding(*of_queue[MAX_MEMBERS][:2], text)
+        for entry in of_queue:
             yield from _differences(entry, first, index)
             yield from _unsupported(entry, index, profiles.get(entry.item.model, ()))
-        yield from _allocations(mine)
+        yield from _allocations(of_queue)
 
 
 def _differences(entry: Entry, first: Server, index: Index) -> Iterator[Finding]:
     part, at, server = entry
     for field in ("model", *_EQUAL, *FIELDS_OF_SERVERS):
         of_class = field in FIELDS_OF_SERVERS
-        mine, other = (
+        own, other = (
             _stated(one, field, index) if of_class else getattr(one, field) for one in (server, first)
         )
-        if mine != other:
+        if own != other:
             where = ", stated for them or their classes" if of_class else ""
             yield Finding(
                 part,
                 (*at, Server.model_fields[field].alias or field),
-                f"{_shown(mine)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
+                f"{_shown(own)}, but {first.name!r} in the same shared queue has {_shown(other)}; servers "
                 f"that share replicas need the same{where}",
             )
 
@@ -300,10 +300,10 @@ def _allocations(entries: Sequence[Entry]) -> Iterator[Finding]:
     stated = [entry for entry in entries if entry.item.current.stated_pools]
     for part, at, server in stated[1:]:
         first = stated[0].item
-        mine, other = (_pools_text(one.current) for one in (server, first))
-        if mine != other:
+        own, other = (_pools_text(one.current) for one in (server, first))
+        if own != other:
             text = (
-                f"{mine}, but {first.name!r} in the same shared queue runs on {other}; state the "
+                f"{own}, but {first.name!r} in the same shared queue runs on {other}; state the "
                 "replicas of the queue for one server only, or the same for all"
             )
             yield Finding(part, (*at, "currentAlloc"), text)

@@ -172,8 +172,8 @@ def version_problems(documents: Documents) -> Iterator[Finding]:
                 yield from pool_problems(part, current, share.current, names["nodes"])
                 yield from undefined_accelerators(part, current, share.current, names["accelerators"])
             if share.model != server.model:
-                mine = documents.profiles.get(share.model, ())
-                yield from _of_profiles(entry, i, index, mine, optional)
+                of_model = documents.profiles.get(share.model, ())
+                yield from _of_profiles(entry, i, index, of_model, optional)
         taken |= {version_name(server, share.model): "another version" for share in server.split or ()}
 
 
@@ -181,7 +181,7 @@ def _of_profiles(
     entry: Entry,
     i: int,
     index: Index,
-    mine: Sequence[ModelProfile],
+    profiles: Sequence[ModelProfile],
     lengths_optional: bool,  # noqa: FBT001  passed by position
 ) -> Iterator[Finding]:
     """Yield an error for each setting of a server that the profiles of a version do not support."""
@@ -190,15 +190,15 @@ def _of_profiles(
     one = server.model_copy(update={"model": share.model})
     load, place = server.current.load, "currentAlloc.load."
     checks: list[Callable[[], None]] = [
-        partial(check_server, one, "", mine),
-        partial(check_variability, load, place, mine),
+        partial(check_server, one, "", profiles),
+        partial(check_variability, load, place, profiles),
     ]
-    checks += [] if lengths_optional else [partial(check_lengths, load, place, mine)]
+    checks += [] if lengths_optional else [partial(check_lengths, load, place, profiles)]
     known = index.classes.get(server.service_class)
     targets = {target.model: target for target in known.item.model_targets} if known else {}
     if server.model in targets and share.model not in targets:
         here = f"the targets of {server.model!r} in class {server.service_class!r}"
-        checks.append(partial(check_target, targets[server.model], here, mine))
+        checks.append(partial(check_target, targets[server.model], here, profiles))
     for check in checks:
         try:
             check()

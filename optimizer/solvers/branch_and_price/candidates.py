@@ -118,13 +118,13 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     load = problem.load_rps[server]
     share = np.divide(table.max_rate_rps[row], load, out=np.ones(len(row)), where=load > 0)
     # Only limits that some candidate uses have a row; it is scaled to small integers for the solver and cuts.
-    mine = problem.limits.take(row)
-    limits, divisor, amount = mine.scaled(each, problem.prices.budget_row)
-    used = mine.use > 0
-    row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
+    uses = problem.limits.take(row)
+    limits, divisor, amount = uses.scaled(each, problem.prices.budget_row)
+    used = uses.use > 0
+    row_used = np.where(used, np.searchsorted(limits, uses.row), 0)
     if len(row) and not len(limits):  # no limit applies to these candidates
         used, row_used = used[:, :0], row_used[:, :0]
-    use = np.divide(mine.use[:, : used.shape[1]], divisor[row_used], out=np.zeros(used.shape), where=used)
+    use = np.divide(uses.use[:, : used.shape[1]], divisor[row_used], out=np.zeros(used.shape), where=used)
     return PatternCandidates(
         row=row,
         server=server,
@@ -137,7 +137,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
         amount=amount,
         limits=limits,
         divisor=divisor,
-        whole=mine.whole[limits],
+        whole=uses.whole[limits],
         prices=problem.prices,
         off_preferred=problem.off_preferred_rpm[row],
     )

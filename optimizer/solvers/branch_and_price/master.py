@@ -62,10 +62,10 @@ class MasterProblem:
 
     def branch(self, server: int, *, served: bool) -> "MasterProblem":
         """Return the child node in which a server is forced to be served, or to be unserved."""
-        mine = np.arange(len(self.forced_served)) == server
+        branched = np.arange(len(self.forced_served)) == server
         if served:
-            return replace(self, forced_served=self.forced_served | mine)
-        return replace(self, forced_unserved=self.forced_unserved | mine)
+            return replace(self, forced_served=self.forced_served | branched)
+        return replace(self, forced_unserved=self.forced_unserved | branched)
 
     @property
     def active(self) -> BoolArray:
@@ -78,8 +78,8 @@ class MasterProblem:
     @property
     def servers(self) -> IntArray:
         """Active servers that have a candidate, in ascending order."""
-        mine = self.candidates.servers
-        return mine[self.active[mine]]
+        every = self.candidates.servers
+        return every[self.active[every]]
 
     def allowed(self, columns: PatternColumns) -> BoolArray:
         """Return a mask of the columns that this node allows, shape (P,)."""
@@ -139,10 +139,10 @@ class MasterProblem:
         others[counted] = 0.0
         most, adds = self.step_weights + self.step_shared @ others, np.maximum(-self.step_shared, 0.0)
         for step in np.flatnonzero(self.step_sizes >= ENDLESS).tolist():
-            mine = counted[adds[step, counted] > 0]
-            earned, paid = float(adds[step, mine] @ capped[mine]), float(most[step])
+            in_step = counted[adds[step, counted] > 0]
+            earned, paid = float(adds[step, in_step] @ capped[in_step]), float(most[step])
             if earned > paid:
-                capped[mine] *= paid / earned
+                capped[in_step] *= paid / earned
         return capped
 
     def step_bound(self, duals: FloatArray) -> FloatArray:

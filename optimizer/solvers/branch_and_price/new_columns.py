@@ -42,8 +42,8 @@ def search_new_columns(
     columns = search.nondominated_columns(columns[servers[server[columns]]])
     new = columns[_is_new(search, related, search.pool.columns.take(columns))]
     bound = unchanged
-    for mine in np.unique(server[new]).tolist():
-        among = _bound_with(search, new[server[new] == mine], deadline.share(SHARE))
+    for s in np.unique(server[new]).tolist():
+        among = _bound_with(search, new[server[new] == s], deadline.share(SHARE))
         bound = min(bound, among)
     search.bound = max(search.bound, min(bound, search.value))
 

@@ -121,9 +121,9 @@ class ColumnPool:
     def restricted_to(self, rows: IntArray) -> Iterator[None]:
         """Context in which servers are restricted to the given columns, and are not priced."""
         excluded, subproblems = self.excluded.copy(), self.subproblems
-        mine = self.columns.server == self.columns.server[rows[0]]
-        mine[rows] = False
-        self.excluded |= mine
+        barred = self.columns.server == self.columns.server[rows[0]]
+        barred[rows] = False
+        self.excluded |= barred
         others = subproblems.server != self.columns.server[rows[0]]
         self.subproblems = subproblems.take(np.flatnonzero(others))
         yield

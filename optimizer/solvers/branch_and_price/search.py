@@ -283,10 +283,10 @@ class LevelSearch:
 
         At a service level, only the use of limits and the earlier levels count, so many patterns are equal.
         """
-        mine = self.pool.columns.take(columns)
+        taken = self.pool.columns.take(columns)
         objectives = [self.master.objective, *(each.objective for each in self.master.held)]
-        keys = [mine.use, ~mine.served[:, None], *(mine.weights(each)[:, None] for each in objectives)]
-        return columns[nondominated(mine.server, np.hstack(keys))]
+        keys = [taken.use, ~taken.served[:, None], *(taken.weights(each)[:, None] for each in objectives)]
+        return columns[nondominated(taken.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> None:
         """Solve a model of the given columns and the incumbent's; a better solution becomes the incumbent."""
@@ -296,13 +296,13 @@ class LevelSearch:
             columns = np.union1d(columns, own)
             steps = self.master.step_amounts(self.pool.columns.take(own))
             start = np.concatenate([np.isin(columns, own).astype(np.float64), steps])
-        mine = self.pool.columns.take(columns)
-        model = replace(self.master, cuts=self.nodes[0].master.cuts).model(mine)
+        taken = self.pool.columns.take(columns)
+        model = replace(self.master, cuts=self.nodes[0].master.cuts).model(taken)
         outside = self.master.objective.outside
         value = self.value - outside if self.feasible else 0.0
         tolerance = self.tolerance / abs(value) if value else self.solver.gap
         result = HighsSession(model, lean=self.small).minimise(
-            np.concatenate([mine.weights(self.master.objective), self.master.step_weights]),
+            np.concatenate([taken.weights(self.master.objective), self.master.step_weights]),
             start,
             tolerance / 2,
             time_s,
