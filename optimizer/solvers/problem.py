@@ -417,7 +417,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     servers, system = candidates.arrays.servers, candidates.system
     names = candidates.arrays.server_names
     used = topologies_of(system)
-    extra = sum(topology.extra_servers for topology in used if topology.rows(candidates))
+    extra = sum(topology.extra_servers for topology in used if topology.added_tables(candidates))
     table, topologies = _rows_and_topologies(candidates, used, excluded, len(names) + extra)
     limits, prices = priced_limits(candidates, table)
     accelerators = len(candidates.arrays.accelerator_names) + 2  # with rentals and shared cards
@@ -478,7 +478,7 @@ def _rows_and_topologies(
     tables = candidates.own_tables
     source = [0] * len(tables)
     for place, topology in enumerate(used, 1):
-        added = topology.rows(candidates)
+        added = topology.added_tables(candidates)
         tables += added
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]

@@ -70,7 +70,7 @@ class _Stages:
         """Replicas of each candidate for servers in full, and for partial service, shapes (C,)."""
         self.service: list[SolvedLevel] = []
         """Service levels of the settled priorities."""
-        self.solved: list[Solution] = []
+        self.solutions: list[Solution] = []
         self.finished = True
 
     def settle_all(self, first: Solution | None) -> None:
@@ -81,10 +81,10 @@ class _Stages:
             if first is None:
                 self._solve(self.in_full | unsettled)
             else:
-                self.solved, self.full, first = [first], first.replicas, None
+                self.solutions, self.full, first = [first], first.replicas, None
             settled = self._settled(unsettled)
             now, known = unsettled & (self.priority <= settled), len(self.service)
-            self.service += self.solved[-1].levels[known : 2 * int((ranks <= settled).sum())]
+            self.service += self.solutions[-1].levels[known : 2 * int((ranks <= settled).sum())]
             self.in_full |= now & served(problem, self.full)
             if (now != unsettled).any():
                 self._solve(self.in_full)
@@ -114,7 +114,7 @@ class _Stages:
         stage = rest.take(np.flatnonzero(rows)).of_servers(servers)
         before = np.where(self.in_full[self.problem.table.server], self.full, 0)[rows]
         result = not_worse_than(stage, before, self.solve(stage, self.deadline.share(share)))
-        self.solved.append(result)
+        self.solutions.append(result)
         self.full = np.zeros(len(rows), np.int64)
         self.full[rows] = result.replicas
 
@@ -148,7 +148,7 @@ class _Stages:
 
         Partial service has no bound, because it results from a procedure instead of an objective.
         """
-        problem, last, replicas = self.problem, self.solved[-1], self.full + self.partial
+        problem, last, replicas = self.problem, self.solutions[-1], self.full + self.partial
         levels = [*self.service]
         for objective in problem.objectives[len(levels) :]:
             of = self.full if objective.is_goal else replicas
@@ -156,7 +156,7 @@ class _Stages:
             bound = None if level.bound is None else value - (level.value - level.bound)
             levels.append(SolvedLevel(objective.name, value, bound))
         order = [Status.heuristic, Status.feasible, Status.optimal]
-        status = [each.status for each in self.solved]
+        status = [each.status for each in self.solutions]
         status += [] if self.finished else [Status.feasible]
         return Solution(replicas, min(status, key=order.index), last.solver, tuple(levels))
 

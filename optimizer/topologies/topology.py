@@ -111,7 +111,7 @@ class Topology(ABC):
 
     @classmethod
     @abstractmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
+    def added_tables(cls, candidates: Candidates) -> Sequence[CandidateTable]:
         """Return the candidates that the topology adds to those of the servers."""
 
     @classmethod
@@ -212,7 +212,7 @@ class ServerTopology(Topology):
     counts_replicas: ClassVar[bool] = True
 
     @classmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
+    def added_tables(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
         """Return no additional candidates."""
         return []
 

@@ -50,7 +50,7 @@ class Mirrors(Topology):
         return candidates.table.take(np.isin(candidates.table.server, mine))
 
     @classmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
+    def added_tables(cls, candidates: Candidates) -> Sequence[CandidateTable]:
         """Return a unit for each candidate of a mirrored server."""
         mine = cls._mine(candidates)
         ones = np.ones(len(mine), np.int64)

@@ -39,7 +39,7 @@ class CardTopology(Topology):
     optional: BoolArray
 
     @classmethod
-    def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
+    def added_tables(cls, candidates: Candidates) -> Sequence[CandidateTable]:
         """Return the tables of additional candidates: servers on shared cards, and a unit of each pattern."""
         return [] if candidates.shared is None else card_rows(candidates, candidates.shared)
 
