@@ -104,7 +104,9 @@ def _unordered(value: object) -> str:
 class System:
     """A fleet to plan: accelerators, model profiles, servers, targets and options.
 
-    A change of the fleet edits its documents, and the other fields follow from them again.
+    A change of the fleet edits its documents, and the other fields follow from them again. There are three
+    views of its servers: those of the documents (`documented`), those with replicas of their own (`servers`),
+    and the loads that are served or not (`streams`).
     """
 
     spec: SystemSpec = field(compare=False, repr=False)
