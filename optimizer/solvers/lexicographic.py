@@ -49,8 +49,8 @@ class LexicographicSolve:
 
     def solve(self) -> Solution:
         """Minimise all levels in their order, and return the solution."""
-        # First, levels of service whose bound is 0 are taken as reached, which saves their solves. If the final
-        # incumbent does not confirm that, all levels are minimised.
+        # First, service levels that all servers may reach are assumed to be reached, which saves their solves.
+        # If no incumbent confirms that, all levels are minimised.
         for optimistic in (True, False):
             if self._minimise_all(optimistic=optimistic):
                 break
@@ -88,7 +88,7 @@ class LexicographicSolve:
             if not result.feasible and not objective.on_changes and (optimistic or not objective.is_service):
                 return False
             value, bound = self.solver.value_of(objective), max(result.bound, bound)
-            # Values of service levels are integers, so their bounds round up.
+            # Levels with steps have integer values, so their bounds round up.
             bound = float(np.ceil(bound - 1e-6)) if objective.step else bound
             self.proved &= result.proved
         self._settle(objective, value, value if _is_reached(objective, value, bound) else bound)
