@@ -49,7 +49,7 @@ class LexicographicSolve:
 
     def solve(self) -> Solution:
         """Minimise all levels in their order, and return the solution."""
-        # First, service levels that all servers may reach are assumed to be reached, which saves their solves.
+        # First, service levels that all servers may reach are assumed to be reached, to save their solves.
         # If no incumbent confirms that, all levels are minimised.
         for optimistic in (True, False):
             if self._minimise_all(optimistic=optimistic):
