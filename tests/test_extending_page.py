@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from extending_page import BLOCK, PAGE, ROOT, filled
+from extending_page import BLOCK, PAGE, ROOT, SITE, completed, filled
 from parsed_sources import parsed
 
 EXAMPLES = (
@@ -25,13 +25,14 @@ def classes(paths: Iterable[Path]) -> Iterator[str]:
 
 def test_the_blocks_are_those_of_the_tests() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert {block[1] for block in BLOCK.findall(page)} >= {
+    assert {block[1] for block in BLOCK.findall(page)} | {block[0] for block in SITE.findall(page)} >= {
         "tests/test_a_new_feature.py",
         "tests/test_a_new_kind.py",
         "tests/test_a_new_law.py",
         "tests/test_a_new_limit.py",
     }
     assert page == filled(page), "python tests/tools/extending_page.py"
+    assert "class ToyLaw(" in completed(page)
 
 
 def test_class_names_of_examples_are_new() -> None:

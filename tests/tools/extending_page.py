@@ -2,7 +2,7 @@
 
 A comment before a fenced block names its content: ``<!-- FILE: NAME NAME -->`` shows these classes of a file,
 ``<!-- FILE: all -->`` the file, and ``<!-- FILE: NAME of TABLE -->`` the edits of a table, a constant of a
-test, as a diff. The site also shows the files of ``<!-- FILE: whole -->``.
+test, as a diff. Blocks of ``<!-- FILE: …, on the site -->`` are on the site only.
 """
 
 import ast
@@ -16,8 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"(<!-- (\S+): ([\w ./]+) -->\n```\w+\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
-
-WHOLE = re.compile(r"<!-- (\S+): whole -->\n")
+SITE = re.compile(r"<!-- (\S+): ([\w ./]+), on the site -->\n")
 
 
 def classes(text: str, names: list[str]) -> str:
@@ -63,8 +62,8 @@ def filled(page: str) -> str:
 
 
 def completed(page: str) -> str:
-    """Return the page as the site shows it: with the longer files, too."""
-    return WHOLE.sub(lambda found: f"```python\n{shown(found[1], 'all')}```\n", page)
+    """Return the page as the site shows it: with the longer blocks, too."""
+    return SITE.sub(lambda found: f"```python\n{shown(found[1], found[2])}```\n", page)
 
 
 if __name__ == "__main__":

@@ -204,7 +204,9 @@ class Tables:
         if "properties" in field:
             return self._link(field["title"])
         if options := field.get("anyOf") or field.get("oneOf"):
-            texts = [self._type(option, known) for option in options if "pattern" not in option]
+            plain = [option for option in options if "pattern" not in option]
+            stated = plain if any(option != {"type": "null"} for option in plain) else options
+            texts = [self._type(option, known) for option in stated]
             return " or ".join(sorted(dict.fromkeys(texts), key=lambda text: text == "null"))
         return self._json_type(field, known)
 

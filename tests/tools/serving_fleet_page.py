@@ -4,9 +4,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
@@ -22,11 +19,9 @@ from optimizer import (  # noqa: E402
 from optimizer.features.routes.streams import flows_of  # noqa: E402
 from optimizer.features.routes.view import small_token_share  # noqa: E402
 from optimizer.schema import Route  # noqa: E402
-from optimizer.timing.static import longest_to_mean  # noqa: E402
 
 LARGE_USD, SMALL_USD = 30, 2
 """Prices of a million tokens that the design printed."""
-BATCHES = (3, 8, 16, 32, 64)
 
 
 @cache
@@ -111,33 +106,8 @@ def routes() -> Iterator[list[str]]:
         yield [str(rate), everything, here, f"{100 * (use.saving or 0):.1f}%"]
 
 
-def longest(batch: int, beyond: Any, top: float) -> float:
-    """Return the mean of the longest of a batch over the mean, by the probabilities of exceeding lengths."""
-    lengths = np.linspace(0, top, 400_001)
-    return float(np.trapezoid(1 - (1 - beyond(lengths)) ** batch, lengths))
-
-
-def batching() -> Iterator[list[str]]:
-    """Yield E[max]/E[O] by integration; lognormal ones by the program."""
-    third = (0.5, 1.0, 1.5)
-    drawn = [
-        sum(third[i] * ((i + 1) ** batch - i**batch) / 3**batch for i in range(len(third)))
-        for batch in BATCHES
-    ]
-    yield ["equal", *("1.00" for _ in BATCHES)]
-    yield ["50, 100 or 150", *(f"{each:.2f}" for each in drawn)]
-    uniform = (longest(batch, lambda x: np.clip(1 - x / 2, 0, 1), 2) for batch in BATCHES)
-    yield ["uniform", *(f"{each:.2f}" for each in uniform)]
-    geometric = (longest(batch, lambda x: np.exp(-x), 40) for batch in BATCHES)
-    yield ["geometric", *(f"{each:.2f}" for each in geometric)]
-    for cv in (1, 2):
-        found = longest_to_mean(np.full(len(BATCHES), float(cv)), np.array(BATCHES, np.float64))
-        yield [f"lognormal, CV {cv}", *(f"{each:.2f}" for each in found)]
-
-
 ROWS: Mapping[str, Callable[[], Iterable[list[str]]]] = {
     "replicas": failures,
     "simple share": savings,
     "requests/s | all large": routes,
-    "output lengths": batching,
 }
