@@ -581,7 +581,7 @@ class Plan(Printed, Warned):
         """Arrival rates of servers of routes [requests/min], keyed by the server's name on both levels."""
         routed = {name: rate for use in self.routes.values() for name, rate in use.loads_rpm.items()}
         return {
-            name: {name: traffic_rpm(rate, idle=not self.allocations.get(name))}
+            name: {name: traffic_rpm(rate, has_replicas=bool(self.allocations.get(name)))}
             for name, rate in routed.items()
         }
 

@@ -5,12 +5,12 @@ from pydantic import Field
 from optimizer.documents import MIN_RATE, OutputDocument
 
 
-def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
-    """Return the rate of a server of a route [requests/min]; for idle replicas the smallest valid rate.
+def traffic_rpm(rate_rpm: float, *, has_replicas: bool) -> float:
+    """Return the rate of a server of a route [requests/min]; with replicas at least the smallest valid rate.
 
-    So idle replicas keep the batch limit of the requests for which they were sized.
+    So replicas without requests keep the batch limit of the requests for which they were sized.
     """
-    return rate_rpm if idle else max(rate_rpm, MIN_RATE)
+    return max(rate_rpm, MIN_RATE) if has_replicas else rate_rpm
 
 
 class RoutedKind(OutputDocument):

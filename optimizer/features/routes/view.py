@@ -115,7 +115,7 @@ def routed_loads_rpm(
         routed = division is not None and division.routed
         both = small_rpm(route, shares), large_rpm(route, shares, routed=routed)
         for server, rate in zip(_servers(route), both, strict=True):
-            loads[server] = {server: traffic_rpm(rate, idle=server not in running)}
+            loads[server] = {server: traffic_rpm(rate, has_replicas=server in running)}
     return loads
 
 
