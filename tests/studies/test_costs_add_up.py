@@ -77,7 +77,7 @@ def sums(system: System, found: Comparison) -> None:
     assert fsum(item.cost_cents_per_h for item in overview.types) == pytest.approx(listed)
     service = service_by_priority(plan, system)
     assert sum(item.servers for item in service) == len(plan.documented)
-    assert sum(item.servers - item.served_in_full for item in service) == len(plan.unserved)
+    assert sum(item.servers - item.served_in_full for item in service) == len(plan.short_servers)
     groups = table.by(lambda load: (load.service_class, load.model))
     assert sum(len(group.rows) for group in groups.values()) == len(table.rows)
 
