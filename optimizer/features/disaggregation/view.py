@@ -67,23 +67,25 @@ def role_uses(
     fixed_ms = handover_of(system.options).fixed_ms
     result = {}
     for each in sorted(topology.choices, key=attrgetter("name")):
-        together, apart = _together(sized, each), _apart(sized, each)
-        mine = [
+        aggregated, disaggregated = _aggregated(sized, each), _disaggregated(sized, each)
+        chosen = [
             one
             for one in system.servers.values()
             if isinstance(one, RolePool) and one.whole.name == each.name
         ]
-        mine.sort(key=lambda one: ROLES.index(one.role))
-        uses = tuple(_pool_use(one, pools.get(one.name, ())) for one in mine)
-        served = [pool for name in (each.name, *(one.name for one in mine)) for pool in pools.get(name, ())]
+        chosen.sort(key=lambda one: ROLES.index(one.role))
+        uses = tuple(_pool_use(one, pools.get(one.name, ())) for one in chosen)
+        served = [pool for name in (each.name, *(one.name for one in chosen)) for pool in pools.get(name, ())]
         result[each.name] = RoleUse(
             pools=uses,
-            decode_share=mine[0].decode_share if mine else None,
-            ttft_parts=_parts(mine, pools, fixed_ms) if mine else None,
+            decode_share=chosen[0].decode_share if chosen else None,
+            ttft_parts=_parts(chosen, pools, fixed_ms) if chosen else None,
             cost_cents_per_h=math.fsum(pool.cost_cents_per_h for pool in served),
-            aggregated_alternative=together,
-            disaggregated_alternative=apart,
-            reason=_reason(sized, each, wholes[each.name], together, apart, uses, each.name in unserved),
+            aggregated_alternative=aggregated,
+            disaggregated_alternative=disaggregated,
+            reason=_reason(
+                sized, each, wholes[each.name], aggregated, disaggregated, uses, each.name in unserved
+            ),
         )
     return result
 
@@ -101,10 +103,10 @@ def _parts(
     servers: Sequence[RolePool], pools: Mapping[str, Sequence[Pool]], fixed_ms: float
 ) -> TtftParts | None:
     """Return the parts of the mean TTFT over the requests of both pools."""
-    found = [list(pools.get(one.name, ())) for one in servers]
-    if not all(found):
+    of_roles = [list(pools.get(one.name, ())) for one in servers]
+    if not all(of_roles):
         return None
-    prefill, decode = found
+    prefill, decode = of_roles
 
     def mean(some: Sequence[Pool], name: str) -> float:
         rate = math.fsum(pool.arrival_rate_rpm for pool in some)
@@ -140,12 +142,12 @@ def _way(sized: Candidates, rows: Sequence[int]) -> SizedWay:
     )
 
 
-def _together(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
+def _aggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
     row = _cheapest(sized, each.whole)
     return None if row is None else _way(sized, [row])
 
 
-def _apart(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
+def _disaggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
     """Return the cheapest prefill and decode pools over all shares, on accelerators with a link."""
     table = sized.table
     best: tuple[float, list[int]] = (math.inf, [])
@@ -163,24 +165,24 @@ def _reason(
     sized: Candidates,
     each: PossibleRoles,
     whole: Server,
-    together: SizedWay | None,
-    apart: SizedWay | None,
+    aggregated: SizedWay | None,
+    disaggregated: SizedWay | None,
     uses: Collection[RolePoolUse],
     is_unserved: bool,  # noqa: FBT001  passed by position
 ) -> Reason:
     """Return why a plan has prefill and decode pools, or why it has none."""
-    one, two = (math.inf if way is None else way.cost_cents_per_h for way in (together, apart))
+    one, two = (math.inf if way is None else way.cost_cents_per_h for way in (aggregated, disaggregated))
     is_cheaper = two < one * (1 - ROUNDING)
     reason: Reason = "limits"
     if is_unserved:
         reason = "unserved"
-    elif uses and together is None:
+    elif uses and aggregated is None:
         reason = "needed"
     elif uses and is_cheaper:
         reason = _binding(sized, each)
     elif uses and whole.disaggregation == "required":
         reason = "required"
-    elif not uses and apart is None:
+    elif not uses and disaggregated is None:
         reason = "unattainable"
     elif not uses and not is_cheaper:
         reason = "cheaper"
