@@ -46,8 +46,8 @@ MAX_WAIT = 0.2
 """Maximum predicted fraction of queueing time in a TTFT that is compared, because queueing depends on the
 router.
 """
-MAX_UTILISATION = 0.75
-"""Maximum predicted fraction of the batch limit in use; above it, queue models predict up to 8 % too much.
+MAX_UTILISATION = 0.9
+"""Maximum predicted fraction of the batch limit in use; above it, replicas are hardly ever in a steady state.
 """
 INFORMED = 0.05
 """Minimum root mean square of the sensitivities to a parameter, so that a refit changes the parameter."""

@@ -15,6 +15,7 @@ from optimizer.arrays import FloatArray
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.arrivals import dispersion, load_found, none_arrive
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
+from optimizer.queueing.continuous.schedulers import queue_chance
 from optimizer.queueing.measures import LatencyName, TargetMeasure
 from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.sizing import largest_rate
@@ -28,6 +29,7 @@ LAWS = {
     "8b-knee": {"a": 6.8, "b": 0.02, "d": 0.0225, "g": 4.2e-5, "q": 1e-6, "e": 0.4, "m": 4.5},
     "70b": {"a": 55.0, "d": 0.3, "g": 1e-4},
     "reads": {"a": 5.8, "d": 0.0066, "g": 1.9e-4},
+    "small": {"a": 20.0, "d": 1.0, "g": 1e-4},
 }
 """Coefficients by their letters: base, compute, KV read; per sequence, attention, prompt, knee."""
 LETTERS = "adgbqemsrxy"
@@ -389,6 +391,46 @@ def test_short_queue_loss_matches_simulation(room: int, rate_rps: float, simulat
     replica = Replica(max_batch=8, max_queue=room, in_tokens=1000, out_tokens=200, iteration=law)
     (found,) = analyze_replicas([replica], [rate_rps])
     assert found.loss == pytest.approx(simulated, rel=0.2, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("shape", "places", "rate_rps", "simulated_ms"),
+    # 60,000 requests each on the engine, seed 3; mean ITL at 70 and 90 % of the largest rate.
+    [
+        (("small", 60, 30, 0.25, 1.0), 1, 1.0449, 21.007),
+        (("small", 60, 30, 0.25, 1.0), 2, 2.3707, 23.816),
+        (("small", 60, 30, 0.25, 1.0), 4, 3.838, 29.306),
+        (("small", 60, 30, 0.25, 1.0), 8, 4.323, 35.004),
+        (("8b", 2048, 64, 0.0, 0.0), 1, 1.8482, 6.896),
+        (("8b", 2048, 64, 0.0, 0.0), 2, 2.5684, 7.643),
+        (("8b", 2048, 64, 0.0, 0.0), 4, 5.4433, 9.412),
+        (("8b", 2048, 64, 0.0, 0.0), 8, 8.0547, 12.488),
+    ],
+)  # fmt: skip
+def test_itl_near_the_batch_limit_matches_simulation(
+    shape: tuple[str, float, float, float, float], places: int, rate_rps: float, simulated_ms: float
+) -> None:
+    """A request that queues for a slot starts beside one request less than the limit (eq. 307)."""
+    law, prompt, answer, prompt_scv, answer_scv = shape
+    replica = one(law, prompt, answer, places=places, prompt_scv=prompt_scv, answer_scv=answer_scv)
+    assert at(replica, rate_rps).itl_ms[0] == pytest.approx(simulated_ms, rel=0.05)
+
+
+def test_even_arrivals_of_a_small_batch_meet_fewer_prompts() -> None:
+    """Arrivals with a CV of 0.5 on the engine, 60,000 requests, seed 3 (eq. 308)."""
+    replica = one("small", 60, 30, places=4, cv=0.5, prompt_scv=0.25)
+    for rate_rps, simulated_ms in ((0.8529, 21.602), (1.919, 23.707), (2.9851, 26.522), (3.838, 28.917)):
+        assert at(replica, rate_rps).itl_ms[0] == pytest.approx(simulated_ms, rel=0.031)
+
+
+@pytest.mark.parametrize(("offered", "places"), [(0.3, 1), (0.999, 1), (3.4, 4), (40.0, 64), (250.0, 256)])
+def test_chance_to_queue_is_erlangs_formula_c(offered: float, places: int) -> None:
+    lost = 1.0
+    for servers in range(1, places + 1):
+        lost = offered * lost / (servers + offered * lost)
+    exact = lost / (1 - offered / places * (1 - lost))
+    (found,) = queue_chance(np.array([offered]), np.array([float(places)]))
+    assert found == pytest.approx(exact, rel=1e-9)
 
 
 def test_throughput_is_monotone_in_the_rate() -> None:

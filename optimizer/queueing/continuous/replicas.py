@@ -191,7 +191,7 @@ class Iteration(NamedTuple):
     dispersion: FloatArray
     """Index of dispersion of the arrivals over a request's lifetime."""
     prompts: FloatArray
-    """k: mean number of prompts that arrive during an iteration."""
+    """k: mean number of prompts that an output sees in an iteration (eq. 307)."""
     prompt_tokens: FloatArray
     """Mean number of prompt tokens in an iteration that contains any."""
     without_prompt: FloatArray

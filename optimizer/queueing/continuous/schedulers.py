@@ -5,7 +5,7 @@ have shape (R,), times are in ms and rates in requests/ms. Equation numbers refe
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from optimizer.timing.engine import SchedulerName
 
 MAX_PROMPT_SHARE = 0.98
 MAX_PROMPT_LOAD = 0.995
+MAX_LOAD = 1 - 1e-9
+NEVER_FULL = 7.0
+"""Deviations of a Poisson variable above its mean that are neglected."""
 BLEND = 8
 """Exponent of the power mean that combines two waiting times before a prefill, which is almost their maximum.
 """
@@ -61,9 +64,9 @@ class Chunked(Scheduler):
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations that follow from a guess of their mean duration (eq. 68-70)."""
         # Decodes come first; the rest of the token budget is for prompts.
-        decodes, spread, seen, held = decodes_of(replicas, rate, guess_ms)
+        found = decodes_of(replicas, rate, guess_ms)
+        seen, held, prompts = found.seen, found.held, met_if_even(replicas, found, guess_ms)
         budget = np.maximum(replicas.budget - seen, 1.0)
-        prompts = rate * guess_ms
         together = np.where(
             replicas.arrival_scv > NEARLY_EVEN, mean_of_some(prompts), np.maximum(prompts, 1.0)
         )
@@ -74,9 +77,7 @@ class Chunked(Scheduler):
         without = replicas.iteration_ms(seen, held=held)
         within = replicas.iteration_ms(seen, tokens, held=held)
         mean = (1 - share) * without + share * within
-        return Iteration(
-            mean, decodes, seen, held, spread, prompts, tokens, 1 - share, share, without, within
-        )
+        return Iteration(mean, *found[:4], prompts, tokens, 1 - share, share, without, within)
 
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations (eq. 72-77)."""
@@ -195,11 +196,11 @@ class PrefillFirst(Scheduler):
 
         Iterations with prompts continue while prompts keep arriving.
         """
-        decodes, spread, seen, held = decodes_of(replicas, rate, guess_ms)
+        found = decodes_of(replicas, rate, guess_ms)
+        seen, held, prompts = found.seen, found.held, found.prompts
         # Prompts arrive during a decode iteration; more arrive during the iterations that compute them, until
         # none does.
         without = replicas.iteration_ms(seen, held=held)
-        prompts = rate * guess_ms
         most = np.maximum(1.0, np.floor(replicas.budget / replicas.prompt))
         arrivals = rate * without
         some = np.maximum(1 - none_arrive(arrivals, replicas.arrival_scv), TINY)
@@ -212,7 +213,7 @@ class PrefillFirst(Scheduler):
         share = prompts / together
         tokens = together * replicas.prompt
         mean, every = without + share * within, np.ones_like(share)
-        return Iteration(mean, decodes, seen, held, spread, prompts, tokens, every, share, without, within)
+        return Iteration(mean, *found[:4], prompts, tokens, every, share, without, within)
 
     def _batch_ms(self, replicas: ReplicaArrays, prompts: FloatArray) -> FloatArray:
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
@@ -270,19 +271,72 @@ SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-fir
 """All schedulers, by their names in documents."""
 
 
-def decodes_of(
-    replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return means: decoding requests, their dispersion, those that one of them sees, and KV cache tokens.
+class Decodes(NamedTuple):
+    """Decoding requests of R replicas, and what one of them sees; means, shapes (R,)."""
 
-    Requests with long contexts lengthen their iterations, so arrivals find them more often (eq. 68, 128).
+    number: FloatArray
+    """n: decoding requests."""
+    seen: FloatArray
+    """Decoding requests in the iterations of a request, including itself."""
+    held: FloatArray
+    """KV cache tokens of these requests."""
+    dispersion: FloatArray
+    """Index of dispersion of the arrivals over a request's lifetime."""
+    prompts: FloatArray
+    """k: prompts whose prefill a request sees for each of its tokens."""
+
+
+def decodes_of(replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Decodes:
+    """Return the decoding requests that follow from a guess of the mean iteration [ms] (eq. 68, 307, 128).
+
+    Requests with long contexts lengthen their iterations, so arrivals find them more often. A request that
+    queues for a slot starts beside a batch with one request less than the limit.
     """
-    decodes = np.minimum(rate * replicas.steps * guess_ms + rate * replicas.delay_ms, replicas.places)
-    scv = replicas.arrival_scv
-    spread = dispersion(decodes, scv)
-    seen = np.clip(np.maximum(decodes, 1 - scv) + spread + replicas.more_seen, 1.0, replicas.places)
+    number = np.minimum(rate * replicas.steps * guess_ms + rate * replicas.delay_ms, replicas.places)
+    scv, arrivals = replicas.arrival_scv, rate * guess_ms
+    spread = dispersion(number, scv)
+    inside = number + arrivals
+    queues = queue_chance(inside / spread, replicas.places / spread)
+    others = np.maximum(number, 1 - scv) + spread * (1 - queues)
+    seen = np.clip(others + replicas.more_seen, 1.0, replicas.places)
     longer = replicas.times.kv_read_per_token_ms * replicas.context_variance / guess_ms
-    return decodes, spread, seen, seen * replicas.context + decodes * longer
+    met = arrivals * np.maximum(1 - queues / np.maximum(inside, TINY), 0.0)
+    return Decodes(number, seen, seen * replicas.context + number * longer, spread, met)
+
+
+def met_if_even(replicas: ReplicaArrays, decodes: Decodes, guess_ms: FloatArray) -> FloatArray:
+    """Return the prompts that a request sees for each token, where evenly spaced ones meet fewer (eq. 308).
+
+    Args:
+        replicas: R replicas.
+        decodes: decoding requests.
+        guess_ms: assumed mean length of an iteration [ms].
+    """
+    if (decodes.dispersion >= 1).all():
+        return decodes.prompts
+    standing = np.maximum(replicas.times.standing_ms(decodes.seen), TINY)
+    even = np.maximum(1 - decodes.dispersion * guess_ms / standing, 0.0)
+    return decodes.prompts * np.maximum(1 - even / (2 * np.maximum(decodes.number, TINY)), 0.0)
+
+
+def queue_chance(offered: FloatArray, places: FloatArray) -> FloatArray:
+    """Return the probability that a request queues for a slot: Erlang's formula C with real arguments.
+
+    Args:
+        offered: mean number of requests inside, at most the slots.
+        places: number of slots.
+    """
+    from scipy.special import gammaincc, gammaln
+
+    chance = np.zeros_like(offered)
+    near = np.flatnonzero((places - offered) < NEVER_FULL * np.sqrt(offered + 1))
+    if len(near):
+        load, places = np.minimum(offered[near] / places[near], MAX_LOAD), places[near]
+        offered = load * places
+        log_density = places * np.log(offered) - offered - gammaln(places + 1)
+        lost = np.exp(log_density) / np.maximum(gammaincc(places + 1, offered), TINY)
+        chance[near] = lost / (1 - load * (1 - lost))
+    return chance
 
 
 def mean_of_some(mean: FloatArray) -> FloatArray:
