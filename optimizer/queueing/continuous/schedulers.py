@@ -316,7 +316,8 @@ def met_if_even(replicas: ReplicaArrays, decodes: Decodes, guess_ms: FloatArray)
         return decodes.prompts
     standing = np.maximum(replicas.times.standing_ms(decodes.seen), TINY)
     even = np.maximum(1 - decodes.dispersion * guess_ms / standing, 0.0)
-    return decodes.prompts * np.maximum(1 - even / (2 * np.maximum(decodes.number, TINY)), 0.0)
+    missed: FloatArray = even / (2 * np.maximum(decodes.number, TINY))
+    return decodes.prompts * np.maximum(1 - missed, 0.0)
 
 
 def queue_chance(offered: FloatArray, places: FloatArray) -> FloatArray:
