@@ -26,14 +26,12 @@ def rows() -> Iterator[str]:
     """Yield the table as Markdown."""
     large = load_system(LARGE)
     quarter = large.with_capacity({kind: count // 4 for kind, count in large.capacity.items()})
-    yield "| policy | delayed | solver | priority 1 | priority 2 | priority 3 |"
-    yield "|---|---|---|---|---|---|"
+    yield "| policy | delayed | priority 1 | priority 2 | priority 3 |"
+    yield "|---|---|---|---|---|"
     for policy in ("None", "PriorityExhaustive", "PriorityRoundRobin"):
         for delayed in (False, True) if policy != "None" else (False,):
-            for solver in ("milp", "greedy"):
-                options: dict[str, Any] = {"saturation_policy": policy, "delayed_best_effort": delayed}
-                row = served(quarter, milp_solver=solver == "milp", **options)
-                yield f"| {policy} | {str(delayed).lower()} | {solver} | {' | '.join(row)} |"
+            row = served(quarter, saturation_policy=policy, delayed_best_effort=delayed)
+            yield f"| {policy} | {str(delayed).lower()} | {' | '.join(row)} |"
 
 
 if __name__ == "__main__":
