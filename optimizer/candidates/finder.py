@@ -94,12 +94,20 @@ def _size_pairs(
     tables += [
         _idle_candidates(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
     ]
-    loaded = chunks(arrays, pairs, np.flatnonzero(~idle))
 
     def candidates_of_chunk(rows: IntArray) -> CandidateTable:
         return loaded_candidates(arrays, pairs.take(rows), verdicts, memo, is_over)
 
-    tables += in_threads(candidates_of_chunk, loaded)
+    loaded, roles = np.flatnonzero(~idle), arrays.roles
+    if roles is None:
+        tables += in_threads(candidates_of_chunk, chunks(arrays, pairs, loaded))
+        return CandidateTable.joined(tables)
+    later = roles.decode[pairs.server[loaded]] >= 0
+    tables += in_threads(candidates_of_chunk, chunks(arrays, pairs, loaded[~later]))
+    rows = loaded[later]
+    found = CandidateTable.joined(tables)
+    needed = roles.needed(pairs.server[rows], (found.server, found.accelerator, found.num_replicas))
+    tables += in_threads(candidates_of_chunk, chunks(arrays, pairs, rows[needed]))
     return CandidateTable.joined(tables)
 
 

@@ -67,7 +67,9 @@ class CompactModel(LevelSolver):
         self.formulation = formulate(problem)
         self._session = session
         incumbent = initial_incumbent(problem, self.formulation.columns, related)
-        gap = gap_target(problem.options, len(self.formulation.columns))
+        idle = np.logical_or.reduce([problem.priority < 0, *(each.optional for each in problem.topologies)])
+        counted = int(np.count_nonzero(~idle[self.formulation.column_servers]))  # as in verification
+        gap = gap_target(problem.options, counted)
         super().__init__(problem, self.formulation.servers, incumbent, gap)
 
     def restart(self) -> None:

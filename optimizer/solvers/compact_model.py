@@ -32,15 +32,18 @@ def _single(problem: Problem) -> Formulation:
     """Return the model that chooses at most one column per server (eq. 36-38)."""
     table, (columns, most, each) = problem.table, single_columns(problem)
     own = np.flatnonzero(table.source[columns] != Source.units)
-    servers, row = np.unique(table.server[columns[own]], return_inverse=True)
+    servers = _served_with(problem, np.unique(table.server[columns[own]]))
     single = Formulation(problem, columns, most, each, servers)
     single.unreserved = np.flatnonzero(~table.reserved[columns])
     single.unreserved_servers = single.column_servers[single.unreserved]
     changed = np.where(table.source[columns] != Source.units, problem.changed[columns], 0.0)
     _add_columns(single, problem.model_value[columns], changed)
-    u = _add_unserved(single, problem.none_value[servers], problem.is_running[servers])
-    one = np.ones(len(servers))
-    single.rows.add(one, one, (row, own, np.ones(len(own))), (np.arange(len(servers)), u, one))
+    alone = ~problem.served_together[servers]
+    u = _add_unserved(single, problem.none_value[servers] * alone, problem.is_running[servers] * alone)
+    own = own[alone[single.row[own]]]
+    one, block = np.ones(np.count_nonzero(alone)), np.cumsum(alone) - 1
+    one_of = block[single.row[own]], own, np.ones(len(own))
+    single.rows.add(one, one, one_of, (np.arange(len(one)), u[alone], one))
     for rows in single.topology_blocks():
         single.rows.join(rows)
     single.add_limits()
@@ -56,8 +59,7 @@ def _mixed(problem: Problem) -> Formulation:
     mixed.value_offset, mixed.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
     _add_columns(mixed, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.is_running[servers] - counts
-    for one in problem.topologies:  # topologies define for which other columns a server can have replicas
-        leaves[(one.served_by_rows & ~one.optional)[servers]] = 0.0
+    leaves[problem.served_together[servers]] = 0.0
     _add_unserved(mixed, 0.0, leaves)
     blocks = [_staying(mixed), _keeping(mixed), *mixed.topology_blocks()]
     mixed.unreserved_servers = wanting = servers[problem.reserve.wanted[servers]]

@@ -65,12 +65,14 @@ def solve_exactly(
 
 
 def check_columns(problem: Problem) -> None:
-    """Check that a problem that needs the compact model is not too large for it.
+    """Check that a problem that needs the compact model with numbers of replicas is not too large for it.
 
     Raises:
         SpecError: the problem is too large.
     """
     for each in problem.topologies:
+        if not problem.is_mixed and not each.extra_servers:
+            continue
         count = len(mixed_columns(problem)[0])
         if count > GAP_FREE_COLUMNS:
             raise SpecError(

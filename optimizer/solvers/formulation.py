@@ -118,7 +118,8 @@ class Formulation:
                 replicas_each=self.replicas_each,
                 servers=self.servers,
                 is_single=not problem.options.heterogeneous,
-                on_leaving=problem.is_running - problem.counted,
+                on_leaving=problem.is_running - problem.counted * problem.is_mixed,
+                leaving_value=np.where(problem.is_mixed, 0.0, problem.none_value),
                 first=self.size,
             )
             block, own = topology.block(problem.table, columns)

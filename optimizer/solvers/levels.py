@@ -204,7 +204,9 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
         served = _least_mixed(problem, rows)
     else:
         np.minimum.at(served, problem.table.server[rows], problem.model_value[rows])
-    least = served if all_served else np.minimum(served, problem.none_value)
+    least = np.minimum(served, problem.none_value)
+    if all_served:  # topologies can serve the others with other replicas
+        least = np.where(problem.served_by_rows, least, served)
     return float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.prices.fixed
 
 

@@ -53,6 +53,7 @@ def nondominated_candidates(problem: Problem) -> IntArray:
             ~problem.table.reserved,
             problem.off_preferred_total,
             *problem.unserved_parts,
+            *problem.dominance_groups,
         ]
     )
     return _nondominated(problem, np.flatnonzero(problem.full), keys)

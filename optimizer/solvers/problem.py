@@ -114,6 +114,13 @@ class Problem:
         return frozen(np.logical_or.reduce([nobody, *(each.served_by_rows for each in self.topologies)]))
 
     @cached_property
+    def served_together(self) -> BoolArray:
+        """Mask of the servers that topologies serve by their own replicas or others', shape (S,)."""
+        nobody = np.zeros(len(self.priority), np.bool_)
+        together = (each.served_by_rows & ~each.optional for each in self.topologies)
+        return frozen(np.logical_or.reduce([nobody, *together]))
+
+    @cached_property
     def counted(self) -> FloatArray:
         """1 for servers that count in the number of changes, 0 for topologies' extra servers, shape (S,)."""
         extra = sum(each.extra_servers for each in self.topologies)
@@ -194,7 +201,10 @@ class Problem:
         """Mask of the candidates that can be a pool of any size, next to other pools, shape (C,)."""
         one_pool = self.reserve.surges | self.is_queue
         if self.is_mixed and not self.options.heterogeneous:
-            one_pool = one_pool | ~self.served_by_rows
+            counted = [each.served_by_rows for each in self.topologies if each.counts_replicas]
+            one_pool = one_pool | ~np.logical_or.reduce(counted)
+        for each in self.topologies:
+            one_pool = one_pool | each.as_sized
         as_sized = one_pool[self.table.server]
         as_sized |= self.reserve.one_pool[self.table.server] & self.table.reserved
         # Patterns on shared cards can have any number of units.

@@ -154,6 +154,7 @@ def empty_or_used(
         upper=np.ones(len(wholes) + len(one_of)),
         point=point,
         labels=labels,
+        value=np.append(columns.leaving_value[wholes], np.zeros(len(one_of))),
         changes=np.append(columns.on_leaving[wholes], np.zeros(len(one_of))),
     )
 

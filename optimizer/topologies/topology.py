@@ -39,6 +39,8 @@ class ModelColumns:
     """Whether each server can use at most one accelerator."""
     on_leaving: FloatArray
     """Contribution to the number of changes of each server that gets no replicas, shape (S,)."""
+    leaving_value: FloatArray
+    """Contribution to the transition cost of each server that gets no replicas [cents/h], shape (S,)."""
     first: int
     """Index of the first variable that the topology adds."""
 
@@ -108,6 +110,11 @@ class Topology(ABC):
     """Mask of the servers whose load the rows of the topology carry."""
     optional: BoolArray
     """Mask of the servers that need no replicas of their own."""
+
+    @property
+    def as_sized(self) -> BoolArray:
+        """Mask of the servers that have replicas as sized or none, also in mixed plans."""
+        return np.zeros(len(self.optional), np.bool_)
 
     @classmethod
     @abstractmethod

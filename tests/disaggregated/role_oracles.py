@@ -4,17 +4,20 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
+from unittest.mock import patch
 
+import numpy as np
 from builders import Json
 
 from optimizer import load_system
 from optimizer.candidates import Candidates, find_candidates
+from optimizer.features.disaggregation.parts import RoleTable
 
 LAWS = {
     "A": {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "promptAttention": 1.04e-6, "weightRead": 4.3},
     "B": {"alpha": 9.0, "beta": 0.06, "gamma": 6e-5, "promptAttention": 2e-6, "weightRead": 6.0},
 }
-SHARES = ("0.1", "0.2", "0.4")
+SHARES = ("0.05", "0.2", "0.4")
 Bill = tuple[tuple[float, ...], float, float]
 """Unserved rate and servers by priority, transition cost [cents/h], and changes."""
 Way = tuple[dict[str, int], float, float]
@@ -75,7 +78,8 @@ def _class(rng: random.Random, name: str, priority: int) -> Json:
 
 def best_bill(source: Json) -> Bill:
     """Return the best levels of all ways to serve all servers, by enumeration."""
-    candidates = find_candidates(load_system(source).with_all_pools())
+    with patch.object(RoleTable, "needed", lambda _, server, __: np.ones(len(server), np.bool_)):
+        candidates = find_candidates(load_system(source).with_all_pools())
     unlimited = source["optimizer"]["unlimited"]
     cards = {item["type"]: math.inf if unlimited else item["count"] for item in source["count"]}
     found: dict[tuple[tuple[float, ...], tuple[int, int]], tuple[float, float]] = {
@@ -150,14 +154,16 @@ def _bill(source: Json, item: Json, pool: dict[str, int]) -> tuple[float, float]
 
 
 def _pools(source: Json, item: Json, candidates: Candidates) -> list[dict[str, int]]:
-    """Return all useful replicas of a server that do both, by accelerator."""
+    """Return all useful replicas of a server that do both, by accelerator (mixed plans: any number)."""
     rates, load = _rates(candidates, item["name"])
     most = {name: math.ceil(load / rate * (1 - 1e-9)) for name, rate in rates.items()}
+    if not source["optimizer"]["heterogeneous"]:
+        return [{name: number} for name, number in most.items()]
     now = item["currentAlloc"]
     if now.get("accelerator") in most:
         most[now["accelerator"]] = max(most[now["accelerator"]], now["numReplicas"])
     pools = [{name: number} for name in most for number in range(1, most[name] + 1)]
-    if source["optimizer"]["heterogeneous"] and len(most) > 1:
+    if len(most) > 1:
         pools += [{"A": a, "B": b} for a in range(1, most["A"] + 1) for b in range(1, most["B"] + 1)]
     return [
         pool

@@ -149,3 +149,17 @@ def test_bad_rows_are_one_line(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as error:
         validated(DisaggregatedRow, row_of(point, "decode", 196608) | change)
     assert message in str(error.value)
+
+
+def test_batches_are_the_limit_of_damped_rounds() -> None:
+    """The fixed point of the prompts in an iteration is that of plain damped rounds, also near saturation."""
+    points = [dict(zip(TABLE["prefillFields"], each, strict=True)) | ALONE for each in TABLE["prefill"][::6]]
+    rows = [validated(DisaggregatedRow, row_of(point, "prefill", 0.0)) for point in points]
+    for row, load in zip(rows, np.linspace(0.05, 0.97, len(rows)), strict=True):
+        replicas, scv = row.queues().prefill, np.array([1.0 + 3 * (load > 0.5)])
+        rate = load * replicas.largest_rate
+        prompts, variance = np.ones(1), np.zeros(1)
+        for _ in range(4000):
+            mean, spread = replicas.moments_after(rate, scv, prompts, variance)
+            prompts, variance = (prompts + mean) / 2, (variance + spread) / 2
+        assert replicas.batches(rate, scv).prompts == pytest.approx(prompts, rel=1e-6)

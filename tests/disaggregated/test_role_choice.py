@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import Json, without_hash
 from role_oracles import best_bill, random_role_document
@@ -9,7 +10,9 @@ from slow_cases import mostly_slow
 
 from optimizer import SpecError, load_system, simulate, solve, verify
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
+from optimizer.features.disaggregation.parts import RoleTable
 from optimizer.features.disaggregation.sections import role_section
+from optimizer.features.disaggregation.topology import RolePoolTopology
 from optimizer.features.disaggregation.uses import TtftParts
 from optimizer.features.length_pools.streams import refuse_pools_by_length
 from optimizer.kinds.replicas import LatencyFigures
@@ -34,6 +37,17 @@ def test_choice_matches_enumeration_of_all_ways(seed: int) -> None:
     ]
     assert service == pytest.approx(short)
     assert [*levels.values()] == pytest.approx([value, changes], abs=1e-4)
+
+
+def test_left_out_candidates_do_not_change_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the rules that leave out candidates and prefill pools, the levels are the same."""
+    source = random_role_document(8)
+    with_rules = solve(load_system(source))
+    monkeypatch.setattr(RoleTable, "needed", lambda _, server, __: np.ones(len(server), np.bool_))
+    monkeypatch.setattr(RolePoolTopology, "usable", lambda _, table: np.ones(len(table), np.bool_))
+    assert [level.value for level in solve(load_system(source)).levels] == pytest.approx(
+        [level.value for level in with_rules.levels]
+    )
 
 
 # --- what the plan says ----------------------------------------------------------------------------------

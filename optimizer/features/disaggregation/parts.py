@@ -1,21 +1,23 @@
 """Roles and handovers of servers as arrays, and the queue models of prefill and decode pools."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen, grouped
 from optimizer.features.disaggregation.streams import (
     LAYERS,
     ROLES,
     RolePool,
+    bandwidths_gbps,
     handover_of,
     is_seeded,
-    receivers,
 )
 from optimizer.queueing.disaggregated.handover import Handover
 from optimizer.queueing.disaggregated.roles import DecodeQueues, PrefillQueues, RoleArrays
 from optimizer.queueing.performance import QueueModel
+from optimizer.schema import Server
 from optimizer.spec.system import System
 
 NO_ROLE = 0
@@ -40,6 +42,11 @@ class RoleTable:
     """Size of the KV cache of a token [bytes], shape (S, A)."""
     layers: float
     fixed_ms: float
+    decode: IntArray
+    """Decode pool of each prefill pool beyond the lowest share of the TTFT target, shape (S,); -1 for others.
+    """
+    lower: IntArray
+    """Decode pool of the share below that of each of these prefill pools, shape (S,)."""
 
     def has_role(self, server: IntArray) -> bool:
         """Return whether servers, which all have the same role, are prefill or decode pools."""
@@ -48,6 +55,19 @@ class RoleTable:
     def model_of(self, server: IntArray) -> type[QueueModel]:
         """Return the queue model of servers that all have the same role."""
         return MODELS[int(self.role[server[0]]) - 1]
+
+    def needed(self, server: IntArray, found: tuple[IntArray, IntArray, IntArray]) -> BoolArray:
+        """Return which prefill pools of `decode` can be useful: those with fewer decode replicas.
+
+        A prefill pool of a lower share never needs more replicas.
+
+        Args:
+            server: indices of the prefill pools.
+            found: planned server, accelerator and replicas of each candidate so far.
+        """
+        count = np.full(self.bandwidth.shape, np.inf)
+        count[found[:2]] = found[2]
+        return np.asarray((count[self.decode[server]] < count[self.lower[server]]).any(axis=1))
 
     def of_pairs(self, server: IntArray, accelerator: IntArray) -> RoleArrays:
         """Return the handovers of R server–accelerator pairs."""
@@ -69,14 +89,16 @@ def role_table(system: System) -> RoleTable | None:
         return None
     role, seeded = np.zeros(len(servers), np.int64), np.zeros(len(servers), np.bool_)
     bandwidth, kv_bytes = np.zeros((2, len(servers), len(accelerators)))
+    links = bandwidths_gbps(system.accelerators)
     for s, pool in pools.items():
         role[s] = ROLES.index(pool.role) + 1
         seeded[s] = is_seeded(pool)
         for a, item in enumerate(accelerators):
             profile = system.profiles.get((pool.model, item.name))
             kv_bytes[s, a] = (profile.kv_bytes_per_token or 0.0) if profile else 0.0
-            links = receivers(item, system.accelerators, pool)
-            bandwidth[s, a] = min(links.values(), default=0.0)
+        used = [pool.accelerators is None or item.name in pool.accelerators for item in accelerators]
+        least = np.where(used & (links > 0), links, np.inf).min(axis=1)
+        bandwidth[s] = np.where(np.isfinite(least), least, 0.0)
     handover = handover_of(system.options)
     return RoleTable(
         frozen(role),
@@ -85,4 +107,20 @@ def role_table(system: System) -> RoleTable | None:
         frozen(kv_bytes),
         float(LAYERS if handover.layerwise else 1),
         handover.fixed_ms,
+        *_later_pools(system, servers, pools),
     )
+
+
+def _later_pools(
+    system: System, servers: Sequence[Server], pools: Mapping[int, RolePool]
+) -> tuple[IntArray, IntArray]:
+    """Return the decode pools of each prefill pool beyond the lowest share, and of the share below."""
+    decode, lower = np.full((2, len(servers)), -1)
+    if system.options.max_power_w is not None:
+        return decode, lower  # fewer replicas can need more power
+    own = grouped((pool.whole.name, (pool.decode_share, s)) for s, pool in pools.items())
+    for mine in own.values():
+        ordered = [s for _, s in sorted(mine)]
+        of_role = [[s for s in ordered if pools[s].role == name] for name in ROLES]
+        decode[of_role[0][1:]], lower[of_role[0][1:]] = of_role[1][1:], of_role[1][:-1]
+    return decode, lower

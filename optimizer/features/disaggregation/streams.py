@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from optimizer.arrays import sorted_by_key
+import numpy as np
+
+from optimizer.arrays import FloatArray, sorted_by_key
 from optimizer.errors import SpecError
 from optimizer.features.disaggregation.fields import HandoverOptions
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH
@@ -21,8 +23,8 @@ from optimizer.spec.feature import Documents
 Role = Literal["prefill", "decode"]
 CONTINUOUS = ContinuousQueues.name
 ROLES: tuple[Role, ...] = ("prefill", "decode")
-SHARES = (0.1, 0.2, 0.4)
-"""Shares of the TTFT target that the decode pool can have."""
+SHARES = (0.05, 0.2, 0.4)
+"""Shares of the TTFT target that the decode pool can have, in ascending order."""
 LAYERS = 32
 """Number of layers that are sent one by one; most models have more, so that less is left at the end."""
 LINKS: Mapping[str, float] = MappingProxyType(
@@ -163,12 +165,17 @@ def bandwidth_gbps(sender: Accelerator, receiver: Accelerator) -> float:
     return min(gbps or 0.0 for gbps in known)
 
 
+def bandwidths_gbps(accelerators: Mapping[str, Accelerator]) -> FloatArray:
+    """Return the bandwidth from each accelerator to each [GB/s], shape (A, A); 0 without a link."""
+    items = [*accelerators.values()]
+    return np.array([[bandwidth_gbps(sender, receiver) for receiver in items] for sender in items])
+
+
 def own_gbps(accelerator: Accelerator) -> float | None:
     """Return the stated or usual bandwidth of an accelerator's link [GB/s]; None if it is not known."""
     if accelerator.link_gbps is not None:
         return accelerator.link_gbps
-    usual = LINKS.get(accelerator.type.upper())
-    return None if usual is None else usual
+    return LINKS.get(accelerator.type.upper())
 
 
 def receivers(

@@ -3,6 +3,7 @@
 Every possible pool is an ordinary server. Equation numbers refer to ``docs/math.md``.
 """
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +15,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.features.disaggregation.streams import (
     Choice,
     RolePool,
-    receivers,
+    bandwidths_gbps,
     wholes_with_roles,
 )
 from optimizer.milp.model import ModelRows
@@ -38,6 +39,8 @@ class PossibleRoles:
     """Whether replicas that do both are not allowed."""
     links: BoolArray
     """Whether prefill replicas on an accelerator can send to decode replicas on another, shape (A, A)."""
+    compares: bool
+    """Whether a candidate with no more replicas and no higher cost is as good; not if power is limited."""
 
     @property
     def pools(self) -> tuple[int, ...]:
@@ -58,6 +61,12 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
     name: ClassVar[str] = "prefill and decode pools"
     advice: ClassVar[str] = "list fewer accelerators for each server"
     shortage: ClassVar[str] = "too few cards for a prefill and a decode pool, which it requires"
+    counts_replicas: ClassVar[bool] = False
+
+    @property
+    def as_sized(self) -> BoolArray:
+        """Mask of the prefill and decode pools, of which each runs on one accelerator."""
+        return self.optional
 
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:
@@ -74,10 +83,25 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
             for s, pool in enumerate(candidates.system.servers.values())
             if isinstance(pool, RolePool)
         )
+        links = bandwidths_gbps(candidates.system.accelerators) > 0
         choices = tuple(
-            _choice(candidates.system, index[name], mine) for name, mine in pools.items() if name in index
+            _choice(candidates.system, index[name], mine, links)
+            for name, mine in pools.items()
+            if name in index
         )
         return cls.of_choices(choices, candidates, servers)
+
+    def usable(self, table: CandidateTable) -> BoolArray:
+        """Return a mask without the candidates whose pairs others of the server replace, shape (C,).
+
+        These are on the same accelerators with no more replicas: of another share of the TTFT target, or
+        replicas that do both.
+        """
+        kept = np.ones(len(table), np.bool_)
+        for each in self.choices:
+            if each.compares:
+                _drop_replaced(each, table, kept)
+        return kept
 
     def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
         """Return keys by which candidates on different accelerators never dominate, if a link is missing."""
@@ -120,47 +144,69 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and constraints of the servers with columns (eq. 303-306).
 
-        For each server a variable is 1 if no replicas do both; for pools this is the variable u. Other
-        variables state which column of a pool is used, and of every server if each uses one accelerator.
+        For each server a variable is 1 if no replicas do both; for pools this is the variable u. A column of
+        a pool, and of every server if each uses one accelerator, is used as sized or not at all.
         """
         rows = ModelRows()
         choices = [each for each in self.choices if each.whole in columns.servers]
-        server = table.server[columns.candidates]
+        server, none = table.server[columns.candidates], np.zeros(0, np.int64)
         empty = {each.whole: columns.first + i for i, each in enumerate(choices)}
-        single = [s for each in choices for s in (each.servers if columns.is_single else each.pools)]
-        one_of = np.flatnonzero(np.isin(server, single))
-        z = columns.first + len(choices) + np.arange(len(one_of))
-        z_of = dict(zip(one_of.tolist(), z.tolist(), strict=True))
         for each in choices:
             unused = {s: empty.get(s, columns.unserved(s)) for s in each.servers}
-            for s in each.servers:
-                self.add_load(rows, table, columns, s, unused[s])
+            for s in each.servers if columns.is_single else each.pools:
+                mine = np.flatnonzero(server == s)
+                rows.add_one(1.0, 1.0, (mine, np.ones(len(mine))), ([unused[s]], [1.0]))
+            if not columns.is_single:
+                self.add_load(rows, table, columns, each.whole, empty[each.whole])
             _add_choice(rows, each, unused, columns.unserved(each.whole))
             for pair in each.pairs:
-                _add_links(rows, each, table.accelerator[columns.candidates], server, pair, z_of)
-        columns.add_single(rows, one_of, z, server)
+                _add_links(rows, each, table.accelerator[columns.candidates], server, pair)
         wholes = np.array([each.whole for each in choices], np.int64)
-        return empty_or_used(table, columns, wholes, one_of, lambda: _labels(choices, one_of, server)), rows
+        return empty_or_used(table, columns, wholes, none, lambda: _labels(choices)), rows
 
 
-def _choice(system: System, whole: int, pools: Sequence[tuple[int, RolePool]]) -> PossibleRoles:
+def _drop_replaced(each: PossibleRoles, table: CandidateTable, kept: BoolArray) -> None:
+    """Remove from a mask the candidates of pools that others of the server replace (eq. 309)."""
+    count = len(each.links)
+    row, size = np.full((2, len(each.servers), count), -1), np.full((len(each.servers), 2, count), np.inf)
+    for i, s in enumerate(each.servers):
+        mine = np.flatnonzero(table.server == s)
+        row[0, i, table.accelerator[mine]] = mine
+        size[i][:, table.accelerator[mine]] = table.num_replicas[mine], table.cost_cents_per_h[mine]
+    row, pairs = row[0], [(2 * i + 1, 2 * i + 2) for i in range(len(each.pairs))]
+
+    def drop(pool: int, replaced: BoolArray) -> None:
+        replaced &= row[pool] >= 0
+        kept[row[pool][replaced]] = False
+        size[pool][:, replaced] = np.inf
+
+    for pool in range(1, len(size)):
+        if not each.required:
+            drop(pool, (size[0] <= size[pool]).all(axis=0))
+    for one, other in itertools.permutations(pairs, 2):
+        for pool, partner in ((0, 1), (1, 0)):
+            if (size[other[partner]] <= size[one[partner]]).all():
+                drop(one[pool], (size[other[pool]] <= size[one[pool]]).all(axis=0))
+    for prefill, decode in pairs:
+        for pool, partner in ((prefill, decode), (decode, prefill)):
+            drop(pool, np.full(count, np.isinf(size[partner]).all()))
+
+
+def _choice(
+    system: System, whole: int, pools: Sequence[tuple[int, RolePool]], links: BoolArray
+) -> PossibleRoles:
     of_share = grouped((pool.decode_share, (s, pool)) for s, pool in pools)
     pairs = [sorted(pair, key=lambda item: item[1].role, reverse=True) for pair in of_share.values()]
     server = pools[0][1].whole
-    names = [*system.accelerators]
-    links = np.array(
-        [
-            [name in receivers(item, system.accelerators, server) for name in names]
-            for item in system.accelerators.values()
-        ]
-    )
+    used = [server.accelerators is None or name in server.accelerators for name in system.accelerators]
     return PossibleRoles(
         name=server.name,
         whole=whole,
         pairs=tuple((first, second) for (first, _), (second, _) in pairs),
         choices=tuple((first.choice, second.choice) for (_, first), (_, second) in pairs),
         required=server.disaggregation == "required",
-        links=links,
+        links=links & used,
+        compares=system.options.max_power_w is None,
     )
 
 
@@ -185,22 +231,18 @@ def _add_links(
     accelerator: IntArray,
     server: IntArray,
     pair: tuple[int, int],
-    z_of: dict[int, int],
 ) -> None:
     """Add the rows by which a prefill pool can send to the decode pool (eq. 306)."""
     prefill, decode = (np.flatnonzero(server == s) for s in pair)
     for column in prefill.tolist():
         able = decode[each.links[accelerator[column], accelerator[decode]]]
         if len(able) < len(decode):
-            others = [z_of[d] for d in able.tolist()]
-            rows.add_one(-ENDLESS, 0.0, ([z_of[column]], [1.0]), (others, -np.ones(len(others))))
+            rows.add_one(-ENDLESS, 0.0, ([column], [1.0]), (able, -np.ones(len(able))))
 
 
-def _labels(choices: Sequence[PossibleRoles], one_of: IntArray, server: IntArray) -> Iterator[Label]:
+def _labels(choices: Sequence[PossibleRoles]) -> Iterator[Label]:
     for r, each in enumerate(choices):
         yield f"w_{r}", f"{each.name} has no replicas that do both", each.whole, -1
-    for column in one_of.tolist():
-        yield f"z_{column}", "has its replicas on this accelerator", int(server[column]), -1
 
 
 TOPOLOGY = RolePoolTopology

@@ -145,7 +145,7 @@ def _value(facts: Facts) -> float:
     # In mixed plans, on routes and with pools by length, an unchanged server counts with the difference from
     # its stated cost.
     all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routed.values())
-    all_count |= bool(facts.plan.length_pools or facts.plan.disaggregation)
+    all_count |= bool(facts.plan.length_pools)
     shared_now = {
         (pool.mode, pool.accelerator)
         for server in facts.whole.servers.values()

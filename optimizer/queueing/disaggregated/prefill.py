@@ -5,24 +5,33 @@ together in the next one (gated); with a long queue, iterations are full. Arrays
 points (R, H); times are in ms and rates in requests/ms. Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, RowArrays
+from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.queueing.continuous.arrivals import MIN_SCV, dispersion, load_found
 from optimizer.queueing.continuous.replicas import column
 from optimizer.queueing.continuous.schedulers import joined
 from optimizer.queueing.disaggregated.points import LengthPoints
 from optimizer.timing.engine import IterationTimes
 
-ROUNDS = 80
+FIRST_ROUNDS, NEWTON_ROUNDS, ROUNDS = 4, 40, 2000
+"""Damped rounds before the steps of Newton's method, their largest number, and that of all rounds: where
+Newton's method does not converge, damped rounds do.
+"""
 CONVERGED = 1e-10
-"""Relative change of the number of prompts at which the fixed point ends."""
+"""Relative difference of a fixed point at which the iteration ends, for each replica by itself."""
+STEP = 1e-6
+"""Relative step of numerical derivatives."""
 MAX_LOAD = 0.9999
 MAX_GROWTH = 0.98
 """Largest number of prompts that arrive while one more prompt is computed, which the formulas use."""
+
+
+_Moments = tuple[FloatArray, FloatArray]
+"""Mean and variance of the number of prompts in an iteration."""
 
 
 class PromptBatches(NamedTuple):
@@ -121,31 +130,85 @@ class PrefillReplicas(RowArrays):
         """
         scv = np.maximum(scv, MIN_SCV)
         own = self.points.mean(self.own_ms)
-        batches = self._batches(rate, scv)
+        batches = self.batches(rate, scv)
         gated = self._gated(rate, scv, batches, own)
         queue, load, service_scv = self._queue(rate, scv, batches)
         wait, variance = joined(gated, queue)
         return PromptWaits(wait, variance, load, service_scv, batches.seen)
 
-    def _batches(self, rate: FloatArray, scv: FloatArray) -> PromptBatches:
-        """Return the fixed point of the prompts in an iteration, whose number has two values (eq. 291)."""
-        most = np.maximum(self.full, 1.0)
-        prompts, variance = np.ones_like(rate), np.zeros_like(rate)
-        for _ in range(ROUNDS):
-            batches, work = self._of_number(prompts, variance)
-            idle, later = self._none_arrive(rate, scv, batches)
-            arrivals = rate * batches.mean_ms
-            growth = np.minimum(rate * batches.slope_ms, MAX_GROWTH)
-            spread = rate**2 * work * prompts + dispersion(arrivals, scv) * arrivals
-            spread = np.maximum(spread + idle * (1 - 2 * arrivals - idle), 0.0) / (1 - growth**2)
-            before, prompts = prompts, (prompts + np.clip(arrivals + later, 1.0, most)) / 2
-            # The number of prompts is between 1 and a full iteration.
-            variance = (variance + np.minimum(spread, (before - 1) * (most - before))) / 2
-            if (np.abs(prompts - before) <= CONVERGED * before).all():
+    def batches(self, rate: FloatArray, scv: FloatArray) -> PromptBatches:
+        """Return the fixed point of the prompts in an iteration, whose number has two values (eq. 291).
+
+        It is the lowest one: damped rounds from one prompt increase, and Newton's method continues.
+        """
+        mean, variance = np.ones_like(rate), np.zeros_like(rate)
+        rows = np.arange(len(rate))
+        some = replace(self, points=LengthPoints(*np.zeros((3, len(rate), 0))))  # the moments suffice
+        for number in range(ROUNDS):
+            now = mean[rows], variance[rows]
+            one, apart = rate[rows], scv[rows]
+            after = some.moments_after(one, apart, *now)
+            differ = [np.abs(y - x) > CONVERGED * np.maximum(x, 1.0) for x, y in zip(now, after, strict=True)]
+            left = differ[0] | differ[1]
+            if not left.any():
                 break
-        batches, _ = self._of_number(prompts, variance)
+            if not left.all():
+                rows, some = rows[left], some.take(left)
+                one, apart, now, after = one[left], apart[left], _taken(now, left), _taken(after, left)
+            damped = (now[0] + after[0]) / 2, (now[1] + after[1]) / 2
+            if FIRST_ROUNDS <= number < FIRST_ROUNDS + NEWTON_ROUNDS:
+                damped = some.newton_step(one, apart, now, after, damped)
+            mean[rows], variance[rows] = damped
+        batches, _ = self._of_number(mean, variance)
         idle, _ = self._none_arrive(rate, scv, batches)
         return batches._replace(idle=idle)
+
+    def moments_after(
+        self, rate: FloatArray, scv: FloatArray, prompts: FloatArray, variance: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of the number of prompts that arrive until the next iteration (eq. 291).
+
+        The number is between 1 and a full iteration.
+        """
+        most = np.maximum(self.full, 1.0)
+        batches, work = self._of_number(prompts, variance)
+        idle, later = self._none_arrive(rate, scv, batches)
+        arrivals = rate * batches.mean_ms
+        growth = np.minimum(rate * batches.slope_ms, MAX_GROWTH)
+        spread = rate**2 * work * prompts + dispersion(arrivals, scv) * arrivals
+        spread = np.maximum(spread + idle * (1 - 2 * arrivals - idle), 0.0) / (1 - growth**2)
+        return np.clip(arrivals + later, 1.0, most), np.minimum(spread, (prompts - 1) * (most - prompts))
+
+    def newton_step(
+        self, rate: FloatArray, scv: FloatArray, now: _Moments, after: _Moments, damped: _Moments
+    ) -> _Moments:
+        """Return mean and variance after a step of Newton's method, or `damped` where it is no step up.
+
+        Args:
+            rate: arrival rate of a replica [requests/ms].
+            scv: squared coefficient of variation of the interarrival times at a replica.
+            now: mean and variance of the number of prompts in an iteration.
+            after: those that follow from `now`.
+            damped: mean and variance to return otherwise.
+        """
+        most = np.maximum(self.full, 1.0)
+        (mean, variance), two = now, np.tile(np.arange(len(rate)), 2)
+        step = np.where(mean * (1 + STEP) > most, -STEP, STEP) * mean
+        more = STEP * np.maximum(variance, mean)
+        at = np.concatenate((mean + step, mean)), np.concatenate((variance, variance + more))
+        of_mean, of_variance = self.take(two).moments_after(rate[two], scv[two], *at)
+        (a, b), (c, d) = (
+            (y.reshape(2, -1) - x) / (step, more) for x, y in zip(after, (of_mean, of_variance), strict=True)
+        )
+        a, d = a - 1, d - 1
+        off, spread = after[0] - mean, after[1] - variance
+        area = a * d - b * c
+        fine = area > 0
+        area = np.where(fine, area, 1.0)
+        mean = np.where(fine, mean - (off * d - spread * b) / area, damped[0])
+        variance = np.where(fine, variance - (a * spread - c * off) / area, damped[1])
+        mean = np.clip(mean, 1.0, most)
+        return mean, np.clip(variance, 0.0, np.maximum((mean - 1) * (most - mean), 0.0))
 
     def _of_number(self, prompts: FloatArray, variance: FloatArray) -> tuple[PromptBatches, FloatArray]:
         """Return the iterations whose number of prompts has a mean and a variance, and is at least 1.
@@ -229,3 +292,7 @@ class PrefillReplicas(RowArrays):
         third *= np.minimum(1.0, (scv + service_scv) / (1 + service_scv))
         square = np.maximum(2 * wait**2 / np.maximum(seen_load, 1e-300), 2 * wait**2 + third)
         return (wait + end, square - wait**2 + end**2 / 3), load, service_scv
+
+
+def _taken(pair: _Moments, rows: BoolArray) -> _Moments:
+    return pair[0][rows], pair[1][rows]
