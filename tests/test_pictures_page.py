@@ -47,7 +47,6 @@ def test_the_page_shows_every_picture_below_its_command() -> None:
         "load",
         "assignment",
         "types",
-        "servers",
         "nodes",
     }
 

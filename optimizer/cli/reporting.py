@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from optimizer.render.plots import Format
 
 PLOTS = {
-    "plan": "the next four plots on one page, with the nodes of a plan that has any",
+    "plan": "the next three plots on one page, with the nodes of a plan that has any",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
     "types": "cards, replicas and cost of each accelerator type",
-    "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
     "nodes": "cards of the nodes, with the replicas on them",
     "batch": "largest load and latencies by batch limit",
@@ -84,7 +83,8 @@ def _origin(arguments: argparse.Namespace) -> "PageMetadata":
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     given = datetime.fromtimestamp(int(epoch), UTC).date().isoformat() if epoch.isdecimal() else ""
     source = "standard input" if arguments.path == "-" else Path(arguments.path).name or arguments.path
-    return PageMetadata(__version__, source, given if arguments.date is None else arguments.date)
+    date = given if arguments.date is None else arguments.date
+    return PageMetadata(__version__, source, date, arguments.scale or 1.0)
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -5,15 +5,13 @@ from typing import Any, Literal, NamedTuple
 
 from optimizer.quantities import percent
 
-TableName = Literal[
-    "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "use", "bars"
-]
+TableName = Literal["plan", "candidates", "notebook", "comparison", "simulation", "simulated", "use"]
 """Names of tables and figures that show pools: plan, candidates, plan in a notebook, comparison, table and
-report section of a simulation, report sections on latencies and utilisation, and the chart of servers.
+report section of a simulation, and report section on utilisation.
 """
 
 EVERYWHERE: tuple[TableName, ...] = (
-    "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies",
+    "plan", "candidates", "notebook", "comparison", "simulation", "simulated",
 )  # fmt: skip
 """Tables that show the main latencies."""
 
@@ -48,10 +46,6 @@ class Shown(NamedTuple):
     percentile_ranks: tuple[int, int] | None = None
     """Ranks of the columns of percentiles, alone and with another kind; None if percentiles replace the mean.
     """
-    part_of: str | None = None
-    """Name of a metric of which this one is a part; pages show it between that metric's value and target."""
-    long: str = ""
-    """Longer heading for pages."""
     spoken: str = ""
     """Longer name for charts, placed before the heading."""
     alias: str = ""
@@ -66,11 +60,6 @@ class Shown(NamedTuple):
         """Field of the row about a pool that contains the target."""
         return f"{self.metric}_target_ms"
 
-    @property
-    def title(self) -> str:
-        """Heading for pages."""
-        return self.long or self.heading
-
     def text(self, value: Any) -> str:
         """Format a value of the metric."""
         return self.form(value) if callable(self.form) else format(value, self.form)
@@ -81,17 +70,13 @@ def request_share_text(share: float) -> str:
     return "0" if share < 1e-6 else percent(share)
 
 
-WAIT = Shown("wait", "wait_ms", "wait", ("comparison", "latencies", "bars"), "ms", ",.0f", rank=5)
-LOSS = Shown("loss", "loss", "lost", ("plan", "latencies"), "", request_share_text, rank=4, least=1e-4)
+WAIT = Shown("wait", "wait_ms", "wait", ("comparison",), "ms", ",.0f", rank=5)
+LOSS = Shown("loss", "loss", "lost", ("plan",), "", request_share_text, rank=4, least=1e-4)
 
 
 class Words(NamedTuple):
     """Texts about a kind of replica, for pages and messages."""
 
-    section: tuple[str, str]
-    """Name and title of the kind's latency section in reports."""
-    about: str = "at the load that each pool carries"
-    """Text that follows "Means" in the introduction of the latency section."""
     utilisation: str = "the mean batch over the batch limit"
     """Definition of the kind's utilisation."""
     utilisation_heading: str = "utilisation"

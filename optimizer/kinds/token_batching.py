@@ -72,7 +72,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
     }
     metrics: ClassVar[tuple[Shown, ...]] = (
         Shown(
-            "itl", "itl_ms", "ITL", (*EVERYWHERE, "bars"), "ms", ",.1f", rank=2, target="itl_ms",
+            "itl", "itl_ms", "ITL", EVERYWHERE, "ms", ",.1f", rank=2, target="itl_ms",
             spoken="token time",
         ),
         Shown(
@@ -80,16 +80,14 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
             spoken="first token",
         ),
         Shown("e2e", "", "end-to-end", ("simulated",), "ms", ",.0f", spoken="last token"),
-        WAIT._replace(part_of="ttft", long="of which wait"),
-        LOSS._replace(long="lost requests"),
+        WAIT,
+        LOSS,
     )  # fmt: skip
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
         dict.fromkeys(("simulation", "simulated"), ("ttft", "itl"))
     )
     lengths: ClassVar[tuple[str, ...]] = ("in_tokens", "out_tokens")
-    words: ClassVar[Words] = Words(
-        section=("latencies", "Latencies against targets"), utilisation_heading="batch in use"
-    )
+    words: ClassVar[Words] = Words(utilisation_heading="batch in use")
 
     def check(
         self,

@@ -28,11 +28,11 @@ def cost_interval_text(plan: Plan, price: EstimatePrice | None) -> str:
         return text
     if price.middle is None:
         return f"{text} ({TYPICAL}: not computed in time)"
-    typical = money.amount(price.middle.total_cost_cents_per_h)
+    typical = price.middle.total_cost_cents_per_h
     if price.same_service:
-        return f"{text}, {typical} {IF_TYPICAL}"
+        return f"{text}, {money.amount(typical)} {IF_TYPICAL}"
     served = f"{price.middle.served_in_full:,} of {counted(price.servers, 'server')}"
-    return f"{text}; {IF_TYPICAL}, {typical} serves {served} in full"
+    return f"{text}; {IF_TYPICAL}, {served} are served in full, for {money.text(typical)}"
 
 
 def measure_first_text(plan: Plan, price: EstimatePrice | None) -> str:

@@ -91,10 +91,9 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
 
 def _headline(explanation: Explanation) -> Section:
     plan, money = explanation.plan, Money.of(explanation.plan)
-    text = [Paragraph(money.text(plan.total_cost_cents_per_h), "bold")]
     shortage = None if explanation.server is not None or plan.complete else _shortage(explanation)
-    if shortage is not None:
-        text.append(Paragraph(shortage_text(shortage, money), "bold red"))
+    text = [] if shortage is None else [Paragraph(shortage_text(shortage, money), "bold red")]
+    text.append(Paragraph(money.text(plan.total_cost_cents_per_h), "bold"))
     reserves = f"; {plan.reserve_text}" if plan.requires_reserve else ""
     unlimited = IGNORES_CAPACITIES in explanation.notes
     text.append(Paragraph(f"{plan.service_text}{reserves}: {proof_text(plan, unlimited=unlimited)}."))

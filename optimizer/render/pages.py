@@ -43,6 +43,8 @@ class PageMetadata(NamedTuple):
     """Name of the input file or folder."""
     date: str = ""
     """Date stated on the page. The caller supplies it, so that equal input gives equal pages."""
+    scale: float = 1.0
+    """Factor by which the loads of the input are multiplied."""
 
     @property
     def title(self) -> str:
@@ -54,6 +56,7 @@ class PageMetadata(NamedTuple):
         """Return the known metadata as a sentence; empty if nothing is known."""
         parts = [f"Made by inferplan{f' {self.version}' if self.version else ''}"]
         parts += [f"from {printable(self.source)}"] if self.source else []
+        parts += [f"with {self.scale:g} times its loads"] if self.scale != 1 else []
         parts += [f"as of {printable(self.date)}"] if self.date else []
         return f"{' '.join(parts)}."
 

@@ -95,7 +95,7 @@ def headline(
     price: EstimatePrice | None = None,
     shortage: Shortage | None = None,
 ) -> Section:
-    """Return the first lines of a plan: cost, unserved load, targets and proof, in this order.
+    """Return the first lines of a plan: unserved load, cost, targets and proof, in this order.
 
     Args:
         plan: the plan.
@@ -105,9 +105,8 @@ def headline(
         shortage: its unserved load, if it is known.
     """
     money = Money.of(plan)
-    text = [Paragraph(cost_interval_text(plan, price), "bold")]
-    if shortage is not None:
-        text.append(Paragraph(shortage_text(shortage, money), "bold red"))
+    text = [] if shortage is None else [Paragraph(shortage_text(shortage, money), "bold red")]
+    text.append(Paragraph(cost_interval_text(plan, price), "bold"))
     text.append(_service(plan, rows, mean_token_cost(plan, system)))
     if plan.requires_reserve:
         text.append(Paragraph(f"{capitalised(plan.reserve_text)}.", "yellow" if plan.lacks_reserve else ""))

@@ -124,10 +124,11 @@ def memo_figures(report: Report, system: System, rows: Sequence[TargetRow]) -> l
 def memo_section(report: Report, system: System, rows: Sequence[TargetRow]) -> Section:
     """Return the sentences of the memo, the most important first."""
     plan, money = report.plan, Money.of(report.plan)
-    text = [Paragraph(f"{cost_interval_text(plan, report.estimates)}.", "bold")]
+    text = []
     if not plan.complete:
         shortage = shortage_of(system, plan, _way_out(report))
         text.append(Paragraph(shortage_text(shortage, money), "red"))
+    text.append(Paragraph(f"{cost_interval_text(plan, report.estimates)}.", "bold"))
     text += [Paragraph(line) for line in (_growth(report), _targets(rows)) if line]
     measure_first = measure_first_text(plan, report.estimates)
     text += [Paragraph(f"{measure_first}.")] if measure_first else []

@@ -7,15 +7,13 @@ from typing import Any
 
 from optimizer.features.sections import feature_sections, group_sections
 from optimizer.kinds.kind import Kind
-from optimizer.kinds.shown import Shown, TableName
-from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
-from optimizer.plan import Plan, TargetFigure
+from optimizer.kinds.shown import TableName
+from optimizer.kinds.table import KINDS, kinds_of, shown_in
+from optimizer.plan import Plan
 from optimizer.plan.placements import services_of
 from optimizer.plan.token_costs import token_costs
 from optimizer.prices.table import ORIGINS
-from optimizer.quantities import be, counted, percent, quantity, significant
-from optimizer.queueing.measures import LATENCIES, label_of
-from optimizer.queueing.targets import target_share
+from optimizer.quantities import be, counted, percent, quantity
 from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.decision_sections import (
     basis_sections,
@@ -25,7 +23,7 @@ from optimizer.render.decision_sections import (
     risk_sections,
 )
 from optimizer.render.estimates import estimates_notes, marked
-from optimizer.render.figures import figure_of, of_pool, other_targets, target_percentiles
+from optimizer.render.figures import of_pool
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import (
     estimates_section,
@@ -33,7 +31,7 @@ from optimizer.render.plan_sections import (
     overload_section,
     unserved_section,
 )
-from optimizer.render.plan_text import figures_text, is_service, proved
+from optimizer.render.plan_text import is_service, proved
 from optimizer.render.report_memo import memo_section
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import RPM, Column, Paragraph, Section, name, table, words
@@ -77,7 +75,6 @@ def report_sections(report: Report, system: System, rows: Sequence[TargetRow] | 
         *([] if report.estimates is None else [estimates_section(report.estimates, plan)]),
         *risk_sections(report, system),
         _assignment(overview),
-        *_latencies(overview),
         *reason_sections(report),
         *(limit_sections(plan) if report.explanation is None else ()),
         *group_sections(plan, overview.queues),
@@ -261,7 +258,7 @@ def _utilisation(pools: Sequence[PoolRow]) -> Iterator[Column]:
     kinds = kinds_of(pools)
     yield Column(_utilisation_heading(kinds), _pool(lambda row: row.utilization), form=".0%")
     for shown in shown_in("use", kinds):
-        yield Column(shown.title, _pool(partial(_value_text, shown.metric, "use")))
+        yield Column(shown.heading, _pool(partial(_value_text, shown.metric, "use")))
     if any(row.power_w is not None for row in pools):
         yield Column("power", _pool(lambda row: row.power_w), "W", ",.0f")
         yield Column("power per card", _pool(_power_per_card), "W", ",.0f")
@@ -292,95 +289,8 @@ def _power_per_card(row: PoolRow) -> float | None:
     return row.power_w / row.cards if row.power_w is not None and row.cards else None
 
 
-# --- latencies -------------------------------------------------------------------------------------------
-
-
-def _latencies(overview: Overview) -> Iterator[Section]:
-    """Yield a table of the pools' latencies for each kind."""
-    for kind in kinds_of(overview.pools):
-        pools = [pool for pool in overview.pools if kind_of_pool(pool) is kind]
-        columns = (
-            name("server", "server"),
-            name("accelerator", _place),
-            *(
-                column
-                for shown in kind.shown("latencies").values()
-                for column in _columns(kind, shown, pools)
-            ),
-        )
-        text = (
-            [Paragraph(line) for line in _latency_text(kind, pools)] if pools else [Paragraph(NOTHING_RUNS)]
-        )
-        key, title = kind.words.section
-        yield table(title, columns, pools, key, text=text)
-
-
-def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Column]:
-    """Yield the columns of a latency metric: mean and percentiles, parts, target and margin."""
-    if shown.part_of:
-        return
-    percentiles = target_percentiles(shown, pools, "latencies") if shown.percentile_ranks else []
-    parts = [part for part in kind.shown("latencies").values() if part.part_of == shown.metric]
-    has_percentiles = any(pool.measured(shown.metric) for pool in pools)
-    for statistic in ("mean", *percentiles):
-        title = f"{statistic} {shown.title}" if shown.percentile_ranks else shown.title
-        value = partial(_latency_text_of, shown, statistic)
-        yield Column(title, value, shown.unit, content="name" if shown.is_text else "number")
-        for part in parts:
-            is_mean = statistic != "mean" or has_percentiles
-            part_title = f"{part.title} (mean)" if is_mean else part.title
-            yield Column(part_title, partial(_value_text, part.metric, "latencies"), part.unit)
-        if shown.metric in LATENCIES:
-            limit = partial(_limit, shown, statistic)
-            yield Column("target", limit, shown.unit, significant(5), none="none")
-            yield Column("margin", partial(_margin, shown, statistic), form=".0%")
-
-
-def _target(shown: Shown, statistic: str, pool: PoolRow) -> TargetFigure | None:
-    """Return the target on a statistic of a metric, with its value; None without a target."""
-    if not shown.percentile_ranks:
-        return pool.target_on(shown.metric) if shown.metric in LATENCIES else None
-    return figure_of(pool, shown.metric, statistic)
-
-
-def _limit(shown: Shown, statistic: str, pool: PoolRow) -> float | None:
-    target = _target(shown, statistic, pool)
-    return None if target is None else target.limit
-
-
-def _margin(shown: Shown, statistic: str, pool: PoolRow) -> float | None:
-    target = _target(shown, statistic, pool)
-    share = None if target is None else target_share(target.value, target.limit)
-    return None if share is None else 1 - share
-
-
-def _latency_text_of(shown: Shown, statistic: str, pool: PoolRow) -> str | None:
-    """Return a latency of a pool as text: the value that its target limits, else the mean."""
-    target = _target(shown, statistic, pool)
-    if target is None:
-        return None if statistic != "mean" else _value_text(shown.metric, "latencies", pool)
-    words_before = (
-        [] if shown.percentile_ranks else target.measure.replace(label_of(shown.metric), "").split()
-    )
-    return " ".join([*words_before, shown.text(target.value)])
-
-
 def _value_text(metric: str, where: TableName, pool: PoolRow) -> str | None:
     """Return a metric of a pool as text; None if the pool lacks the metric."""
     shown = of_pool(pool, metric, where)
     value = None if shown is None else getattr(pool, shown.field)
     return None if shown is None or value is None else shown.text(value)
-
-
-def _latency_text(kind: Kind, pools: Sequence[PoolRow]) -> Iterator[str]:
-    """Yield sentences on the meaning of the latencies, and on targets that have no column."""
-    others = ""
-    if any(shown.percentile_ranks for shown in kind.metrics):
-        others = ", and the percentiles that targets name,"
-    elif any(pool.other_targets for pool in pools):
-        others = ", or the percentile that a target limits,"
-    yield f"Means{others} {kind.words.about}. Margin: how much of the target is left."
-    for pool in pools:
-        targets = figures_text(other_targets(pool, "latencies"))
-        if targets:
-            yield f"{pool.server} on {pool.accelerator}: {targets}."

@@ -52,9 +52,7 @@ class Drawer:
             ui.label("Working out the alternatives …").classes("soft")
         self._dialog.open()
         options = json.dumps({"server": name})
-        answer = await self._guarded(
-            partial(self._workspace.answer, "study", study_view, "explain", options, "")
-        )
+        answer = await self._guarded(partial(self._workspace.answer, "study", study_view, "explain", options))
         if answer is None:
             self.close()
             return

@@ -14,7 +14,6 @@ from nicegui import ui
 
 from optimizer.simulation.replicas import DEFAULT_REQUESTS
 from rest_server.web.plan_tab import Guarded
-from rest_server.web.progress import SharedProgress
 from rest_server.web.shown import Controls, StudyView
 from rest_server.web.widgets import complain, heading, scroll_to, show_static_tables
 from rest_server.web.work import study_view
@@ -36,7 +35,7 @@ class StudyTab:
             guarded: function that awaits work and shows errors.
         """
         self._workspace, self._guarded = workspace, guarded
-        self._running: tuple[str, float, SharedProgress]
+        self._running = "", 0.0
         self._stops: dict[str, ui.button] = {}
         """Buttons that stop a study, by name of the study; each is enabled while its study runs."""
         with ui.element("div").classes("questions"):
@@ -109,14 +108,12 @@ class StudyTab:
     async def _study(self, name: str, options: str) -> None:
         began = time.monotonic()
         scroll_to(self._elapsed)
-        with SharedProgress() as progress:
-            self._running = name, began, progress
-            self._tell()
-            self._enable_stop(name)
-            self._timer.activate()
-            work = partial(self._workspace.answer, "study", study_view, name, options, progress.name)
-            outcome = await self._guarded(work)
-        if self._running[2] is progress:  # no other study has started
+        self._running = running = name, began
+        self._tell()
+        self._enable_stop(name)
+        self._timer.activate()
+        outcome = await self._guarded(partial(self._workspace.answer, "study", study_view, name, options))
+        if self._running is running:  # no other study has started
             self._timer.deactivate()
             self._enable_stop(None)
             self._elapsed.set_text("")
@@ -124,11 +121,9 @@ class StudyTab:
             self._show(name, _asked(name, json.loads(options)), time.monotonic() - began, outcome)
 
     def _tell(self) -> None:
-        """Show the progress of the running study."""
-        name, began, progress = self._running
-        done, total = progress.counts()
-        parts = f"{done:,} of {total:,} pools, " if total else ""
-        self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
+        """Show how long the study has been running."""
+        name, began = self._running
+        self._elapsed.set_text(f"{name}: {time.monotonic() - began:.0f} s")
 
     def _show(self, name: str, asked: str, took_s: float, study: StudyView) -> None:
         """Show the result of a study below those of earlier ones, which stay in place."""

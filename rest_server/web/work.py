@@ -52,7 +52,6 @@ from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.work import system_from
 from rest_server.web.changes import OPTIONS, Changes
-from rest_server.web.progress import reporting
 from rest_server.web.shown import (
     Controls,
     Opened,
@@ -263,16 +262,13 @@ def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
     return StudyView(tables_of(comparison_sections(compare_plans(system, None, CompareOptions()))))
 
 
-def study_view(
-    base: bytes, changes: Changes, name: str, options: str, progress: str, settings: Settings
-) -> StudyView:
+def study_view(base: bytes, changes: Changes, name: str, options: str, settings: Settings) -> StudyView:
     """Run a study of a document with changes, and prepare its result for the page.
 
     Args:
         base: the document as JSON.
         name: name of the study.
         options: options of the study as JSON.
-        progress: name of the `SharedProgress` to which progress is reported; empty for none.
         settings: settings of the service.
 
     Raises:
@@ -282,8 +278,7 @@ def study_view(
     study = STUDIES[name].study
     request = validated(study.options, json.loads(options))
     system = request.applied(changed_system(base, changes, settings))
-    with reporting(progress) as tell:
-        answer = study.answered(system, request, tell)
+    answer = study.answered(system, request)
     assert study.sections is not None
     picture = b""
     if name in PICTURED and study.page is not None:

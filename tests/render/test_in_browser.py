@@ -81,7 +81,7 @@ def test_page_shows_everything_without_horizontal_scrolling(browser: Any, page: 
     assert inner == 0 or width > 600
     assert pictures == [True]
     assert shown == [
-        "headline", "targets-picture", "types", "servers", "growth", "risks", "assignment", "latencies",
+        "headline", "targets-picture", "types", "servers", "growth", "risks", "assignment",
         "overview", "cards", "targets", "comparison", "classes", "replicas", "assumptions", "prices",
     ]  # fmt: skip
 

@@ -221,12 +221,11 @@ class Streams(KindOf[StreamProfile, StreamFields]):
     refused_targets: ClassVar[Refused] = Refused(("itl_ms", "e2e_ms", "user_tps", "tps"), "it has no tokens")
     mark: ClassVar[str | None] = "places"
     metrics: ClassVar[tuple[Shown, ...]] = (
-        Shown("ttft", "ttft_ms", "start", ("plan", "latencies", "simulated"), "ms", ",.0f", target="ttft_ms"),
+        Shown("ttft", "ttft_ms", "start", ("plan", "simulated"), "ms", ",.0f", target="ttft_ms"),
         Shown("places", "places", "places", ("plan",), "", "d"),
-        Shown("blocked", "blocked", "blocked", ("plan", "use", "comparison", "bars"), "", ".2%"),
+        Shown("blocked", "blocked", "blocked", ("plan", "use", "comparison"), "", ".2%"),
     )
     words: ClassVar[Words] = Words(
-        section=("streams", "Starts of streams"),
         utilisation="the places that streams hold",
         replica="a server of streams, which has no tokens",
     )

@@ -191,8 +191,8 @@ def test_no_saving_is_stated_if_the_plans_serve_different_loads(overloaded: tupl
     assert price is not None
     assert price.measure_first == ()
     assert cost_interval_text(plan, price) == (
-        "185.60 USD/h; if token times are in the middle of their estimates, 170.40 serves 10 of 10 servers "
-        "in full"
+        "185.60 USD/h; if token times are in the middle of their estimates, 10 of 10 servers are served "
+        "in full, for 170.40 USD/h"
     )
     late = price.model_copy(update={"middle": None})
     assert cost_interval_text(plan, late) == "185.60 USD/h (typical: not computed in time)"

@@ -14,7 +14,6 @@ from optimizer.render.money import Money
 from optimizer.schema.samples import DESCRIPTIONS, samples
 from rest_server.settings import Settings
 from rest_server.web.changes import Changes
-from rest_server.web.progress import SharedProgress, reporting
 from rest_server.web.shown import in_words
 from rest_server.web.work import open_text, outlook_view, plan_view, study_view
 
@@ -164,28 +163,10 @@ def test_reserves_and_estimates_can_be_changed() -> None:
     assert changed.options.estimates == "middle"
 
 
-def test_a_simulation_tells_its_progress() -> None:
-    opened = open_text(json.dumps(SMALL), SETTINGS)
-    options = json.dumps({"requests": 1_000})
-    with SharedProgress() as progress:
-        assert progress.counts() == (0, 0)
-        view = study_view(opened.base, Changes(), "simulate", options, progress.name, SETTINGS)
-        assert progress.counts() == (2, 2)
-    assert "Pools" in {table.title for table in view.tables}
-
-
-def test_progress_that_no_page_waits_for_is_not_told() -> None:
-    with SharedProgress() as progress:
-        name = progress.name
-    for gone in ("", name):
-        with reporting(gone) as tell:
-            tell(1, 2)
-
-
 @pytest.mark.parametrize("options", [{"requests": 1}, {"unknown": 1}, {"requests": "many"}])
 def test_wrong_options_of_a_study_are_named(options: dict[str, Any]) -> None:
     from optimizer.errors import InferplanError
 
     opened = open_text(json.dumps(SMALL), SETTINGS)
     with pytest.raises(InferplanError, match=next(iter(options))):
-        study_view(opened.base, Changes(), "simulate", json.dumps(options), "", SETTINGS)
+        study_view(opened.base, Changes(), "simulate", json.dumps(options), SETTINGS)

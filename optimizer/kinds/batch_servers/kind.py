@@ -14,7 +14,6 @@ from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
 from optimizer.kinds.kind import EngineContainer, EngineSettings, Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
-from optimizer.quantities import quantity
 from optimizer.queueing.bulk.limits import line_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkQueues
 from optimizer.queueing.performance import OwnArrays, QueueModel
@@ -53,28 +52,22 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     mark: ClassVar[str | None] = "batch_window_ms"
     simulated_mark: ClassVar[str | None] = "answers_together"
     metrics: ClassVar[tuple[Shown, ...]] = (
-        Shown("trigger", "batch_trigger", "trigger", ("plan", "latencies"), rank=6, is_text=True),
+        Shown("trigger", "batch_trigger", "trigger", ("plan",), rank=6, is_text=True),
         _WINDOW,
-        _WINDOW._replace(tables=("latencies",), form=quantity),
-        Shown("mean batch", "mean_batch", "mean batch", ("plan", "latencies"), "", ",.1f", rank=7),
+        Shown("mean batch", "mean_batch", "mean batch", ("plan",), "", ",.1f", rank=7),
         WAIT,
         Shown(  # clients expect the latency in this field; its mean precedes percentiles, as the TTFT
-            "e2e", "ttft_ms", "latency", (*EVERYWHERE, "bars"), "ms", ",.0f", rank=2, rank_beside=1,
+            "e2e", "ttft_ms", "latency", EVERYWHERE, "ms", ",.0f", rank=2, rank_beside=1,
             percentile_ranks=(1, 2), alias="latencyAverage",
         ),
         LOSS._replace(heading="rejected"),
         Shown("busy", "busy", "busy", ("plan", "use"), "", ".0%", rank=8, note=_BUSY),
     )  # fmt: skip
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType(
-        {"plan": ("e2e", "window", "trigger", "mean batch", "busy"), "comparison": ("e2e",), "bars": ("e2e",)}
+        {"plan": ("e2e", "window", "trigger", "mean batch", "busy"), "comparison": ("e2e",)}
     )
     of_server: ClassVar[tuple[str, ...]] = ("batch_trigger",)
     words: ClassVar[Words] = Words(
-        section=("batches", "Latencies of batch servers"),
-        about=(
-            "of the time from the arrival of a request to its answer, at the load that each pool carries, "
-            "including the queueing time"
-        ),
         utilisation="the arrival rate over the throughput with full batches",
         replica="a batch server, which has no tokens",
     )

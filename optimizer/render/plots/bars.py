@@ -93,9 +93,9 @@ def _draw_column(
     axes.set_ylim(rows[-1] + 0.5, -0.5)
     values = [bar.values[c] for bar in bars]
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
-    decimals = (
-        2 if panel.columns[c].startswith(COST) and any(value and value % 1 for value in values) else None
-    )
+    decimals = 0 if panel.line is not None else None
+    if panel.columns[c].startswith(COST) and any(value and value % 1 for value in values):
+        decimals = 2
     labels = [
         _label(value, mark if spacious else None, decimals) for value, mark in zip(values, marks, strict=True)
     ]

@@ -59,6 +59,6 @@ def _panel(
         return None
     known = next((known for known in METRICS.values() if known.figure == field), None)
     unit, scale = (shown.unit, 1.0) if known is None else (known.unit, known.scale)
-    title = shown.title.capitalize() if shown.title.islower() else shown.title
+    title = shown.heading.capitalize() if shown.heading.islower() else shown.heading
     label = f"{shown.heading} [{unit}]" if unit else shown.heading
     return axis.panel(title, label, {"": scale * values}, guides)

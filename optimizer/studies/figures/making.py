@@ -16,7 +16,6 @@ from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_by_load
-from optimizer.studies.figures.collecting import batch_limit_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure
 from optimizer.studies.figures.figure_document import Figure
 from optimizer.studies.figures.placed import EmptyFigureError, Placed, place
@@ -33,7 +32,7 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "distribution": distribution_figure,
     },
     BatchServers: {
-        "batch": batch_limit_figure,
+        "batch": figures_by_batch_limit,
         "latency": batch_latency_figure,
         "distribution": batch_distribution_figure,
     },

@@ -1,4 +1,4 @@
-"""Figures of a plan: load, assignment, accelerator types, and bars for every server.
+"""Figures of a plan: load, assignment, accelerator types, targets of every server, and nodes.
 
 The input is the `Overview` of a plan and, for a comparison, that of an earlier plan. Servers are sorted by
 model, then by priority, so that comparable servers are adjacent.
@@ -11,16 +11,15 @@ from typing import Self
 
 from optimizer.arrays import grouped, totals
 from optimizer.kinds.shown import Shown
-from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
+from optimizer.kinds.table import KINDS, kinds_of
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan
-from optimizer.plan.table import PlanLoad, PlanTable, mean
+from optimizer.plan.table import PlanLoad, PlanTable
 from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, METRICS, is_about
 from optimizer.queueing.targets import target_share
-from optimizer.spec.streams import has_members, replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figure, GridPanel, Values
 from optimizer.studies.figures.node_panels import node_panel
@@ -243,75 +242,8 @@ def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> t
     return (panel,)
 
 
-def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
-    """Return the panels of arrival rate, cost, replicas, batch, token times and queueing time by server."""
-    currency = shown.overview.plan.currency
-    figures = shown_in("bars", kinds_of(_rows_of(shown, before)))
-    panel = BarPanel(
-        title="Servers",
-        columns=(
-            "arrival rate\n[req/min]",
-            f"cost\n[{cost_unit(currency)}]",
-            "replicas",
-            "batch",
-            *map(_bar_name, figures),
-        ),
-        bars=tuple(_server_bar(shown, before, name, figures) for name in _shown_servers(shown)),
-        mark="" if before is None else "before",
-    )
-    return (panel,)
-
-
-def _bar_name(shown: Shown) -> str:
-    """Return the heading of the column with a metric's bars."""
-    if shown.spoken:
-        return f"{shown.spoken}\n({shown.heading}) [{shown.unit}]"
-    return f"{shown.heading}\n[{shown.unit}]" if shown.unit else shown.heading
-
-
 def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow]:
     return [*shown.overview.placed, *(() if before is None else before.overview.placed)]
-
-
-def _server_bar(
-    shown: PlannedSystem, before: PlannedSystem | None, name: str, figures: Sequence[Shown]
-) -> Bar:
-    server, currency = shown.system.servers[name], shown.overview.plan.currency
-    pair = server.model, server.service_class
-    alike = [one for one in shown.system.servers.values() if (one.model, one.service_class) == pair]
-    is_named = has_members(server) or len(alike) > 1
-    return Bar(
-        name=name if is_named else server.service_class,
-        group=server.model,
-        values=_figures(shown, name, currency, figures),
-        marks=() if before is None else _figures(before, name, currency, figures),
-        type=_type_of(shown.pools.get(name, ())),
-    )
-
-
-def _figures(
-    shown: PlannedSystem, name: str, currency: str | None, figures: Sequence[Shown]
-) -> tuple[float | None, ...]:
-    """Return a server's rate, total cost and replicas, and load-weighted means of other metrics."""
-    routed, rows = shown.overview.plan.routed_rpm, shown.pools.get(name, ())
-    rate = routed[name][name] if name in routed else replica_load(shown.system.servers[name]).arrival_rate_rpm
-    if not rows:
-        return rate, 0.0, 0.0, None, *(None for _ in figures)
-    weights = [row.arrival_rate_rpm for row in rows]
-    if not any(weights):
-        weights = [float(row.num_replicas) for row in rows]
-    own = kind_of_pool(rows[0]).shown("bars")
-
-    def mean_of(field: str) -> float | None:
-        return mean([(float(getattr(row, field)), weight) for row, weight in zip(rows, weights, strict=True)])
-
-    return (
-        rate,
-        in_cost_unit(float(sum(row.cost_cents_per_h for row in rows)), currency),
-        float(sum(row.num_replicas for row in rows)),
-        mean_of("max_batch"),
-        *(mean_of(own[shown.metric].field) if shown.metric in own else None for shown in figures),
-    )
 
 
 def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
@@ -385,18 +317,6 @@ def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
     return max((WHOLE * share for share in shares if share is not None), default=None)
 
 
-def _shown_servers(shown: PlannedSystem) -> list[str]:
-    """Return the servers to show, by model and priority.
-
-    If there are too many, only the most expensive ones.
-    """
-    servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
-    for row in shown.overview.placed:
-        cost[row.server] += row.cost_cents_per_h
-    dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MAX_ROWS]
-    return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
-
-
 def nodes_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
     """Return the panel of the contents of nodes, also before; empty without nodes."""
     then = None if before is None else node_panel(before.overview.plan.nodes)
@@ -409,12 +329,11 @@ PANELS = {
     "load": load_panels,
     "assignment": assignment_panels,
     "types": types_panels,
-    "servers": servers_panels,
     "targets": targets_panels,
     "nodes": nodes_panels,
 }
 """Panels of a plan's figure, by name."""
-WHOLE_PLAN = ("load", "assignment", "types", "servers", "nodes")
+WHOLE_PLAN = ("load", "assignment", "types", "nodes")
 """Names of the panels that a plan's figure shows by default."""
 
 
@@ -457,7 +376,6 @@ def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
     parts = [
         f"the {what.format(MAX_ROWS)} of {number:,} {noun}"
         for what, number, noun, concerned in (
-            ("{} most expensive", len(servers), "servers", "servers" in panels),
             ("{} tightest", len(servers), "servers", "targets" in panels),
             ("first {}", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
         )
