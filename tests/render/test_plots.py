@@ -201,7 +201,7 @@ def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
     assert full == {name: {colours[name]} for name in full}
 
 
-@pytest.mark.parametrize("kind", ["types", "servers", "targets", "cost", "latency"])
+@pytest.mark.parametrize("kind", ["types", "targets", "cost", "latency"])
 def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
     figure = make_figure(large, kind, server=None if kind in PLAN_FIGURES else "Premium-llama_70b")
     colours = type_colours(figure.types)
