@@ -67,7 +67,7 @@ def test_an_accelerator_without_a_type_is_exported_with_one(service: TestClient)
     mostly_slow([
         ("compare", "?scale=2"), ("compare", ""), ("explain", "?server=s"), ("simulate", "?requests=2000"),
         ("simulate", "?requests=500&repair=true"), ("report", ""), ("report", "?format=csv"),
-        ("figure", "?kind=servers"), ("figure", "?format=svg"),
+        ("figure", "?kind=types"), ("figure", "?format=svg"),
     ], 5),
 )  # fmt: skip
 def test_a_fleet_question_is_answered_as_for_its_document(

@@ -52,6 +52,7 @@ def explained(journey: Journey) -> None:
     journey.wait(lambda: journey.all(rows))
     journey.browser.execute_script("arguments[0].click()", journey.all(rows)[0])
     journey.wait(lambda: journey.shows("batch-llama-3.1-70b: why this accelerator"))
+    journey.wait(lambda: "Working out the alternatives" not in journey.text())
 
 
 def broken(journey: Journey) -> None:
@@ -65,7 +66,7 @@ def busy(journey: Journey) -> None:
     journey.tab("Studies")
     journey.type("Requests to each pool", "\ue009a\ue0095000000")
     journey.press("Run simulate")
-    journey.wait(lambda: " of 10 pools" in journey.text())
+    journey.wait(lambda: "simulate: " in journey.text())
 
 
 SAMPLES = (

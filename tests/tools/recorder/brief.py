@@ -38,7 +38,7 @@ _ASKED = {
     "iteration-02": "solve, candidates json, plot latency, wire fleet",
     "continuous-12": "solve, candidates csv, solve tables",
     "terms-02": "solve, candidates json, simulate json, compare load",
-    "experts-01": "solve, plot servers",
+    "experts-01": "solve, plot targets",
     "estimate-01": "solve, candidates json, solve middle, solve tables, candidates",
     "batch-08": "solve, candidates, simulate json, explain",
     "batch-13": "solve, solve tables, report, simulate",

@@ -65,7 +65,7 @@ STUDIES: dict[str, Question] = {
     "report simulated": Command("report fleet.json --simulate --requests 500"),
 }
 """What solves or simulates many times."""
-_OF_PLANS = ("load", "assignment", "types", "servers", "targets")
+_OF_PLANS = ("load", "assignment", "types", "targets")
 _OF_SERVERS = "batch", "latency", "distribution", "cost"
 PLOTS: dict[str, Question] = {
     **{f"plot {kind}": Command(f"plot {kind} fleet.json --json") for kind in _OF_PLANS},
@@ -95,7 +95,7 @@ _NEW_TARGET = {"name": "new", "modelTargets": [{"model": "m"}]}
 _NEW_SERVER = {"name": "added", "class": "none", "model": "none"}
 _COMPUTED = (
     "plan", "candidates", "compare", "report", "plan?solver=greedy", "plan?mixed=true&unlimited=true",
-    "report?format=markdown", "report?format=csv", "figure?kind=servers",
+    "report?format=markdown", "report?format=csv", "figure?kind=targets",
 )  # fmt: skip
 _STUDIED = ("explain", "simulate?requests=500")
 _HELD = ("fleet", "plan", "targets", "history", "servers", "optimizer", "targets/{server}/{accelerator}")
