@@ -10,6 +10,7 @@ Run: python tests/benchmarks/pools_map.py [--requests N] [--cells N] [--figure d
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ def simulated_ratio(prompt: int, itl_ms: float, closed: Rates, requests: int) ->
             return False
         return found.p95_ttft_ms <= TTFT_MS and found.p95_itl_ms <= itl_ms
 
-    together = _largest(lambda rate: holds(_one_pool, {}, rate, 1), closed.together)
+    together = _largest(partial(holds, _one_pool, {}, count=1), closed.together)
     if not closed.prefill or not closed.decode:
         return float("inf")
     best = 0.0
@@ -116,8 +117,8 @@ def simulated_ratio(prompt: int, itl_ms: float, closed: Rates, requests: int) ->
         pools = {"prefillReplicas": prefill, "decodeReplicas": decode, "linkBandwidth": LINK_GBPS,
                  "kvBytesPerToken": KV_BYTES, "fixedMs": HANDOVER_MS}  # fmt: skip
         start = min(prefill * closed.prefill, decode * closed.decode)
-        few = {"disaggregated": pools, "maxQueueSize": 0}
-        rate = _largest(lambda rate, few=few: holds(_two_pools, few, rate, 4), start)
+        found = partial(holds, _two_pools, {"disaggregated": pools}, count=4)
+        rate = _largest(found, start)
         best = max(best, rate / (prefill + decode))
     return together / best if best else float("inf")
 
