@@ -45,20 +45,20 @@ def measure_first_text(plan: Plan, price: EstimatePrice | None) -> str:
 
 
 def not_served_text(shortage: Shortage) -> str:
-    """Return the load that is not served: ``Not served: 40.9 of 248.8 requests/s (5 of 10 servers)``."""
-    servers = f"{shortage.servers:,} of {counted(shortage.of_servers, 'server')}"
+    """Return the load that is not served: ``Not served: 40.9 of 248.8 requests/s (5 servers)``."""
+    servers = counted(shortage.servers, "server")
     if not shortage.unserved_rps:
-        return f"Not served in full: {servers}, without load"
+        return f"Not served in full: {servers} of {shortage.of_servers:,}, without load"
     requests = f"{_rate(shortage.unserved_rps)} of {_rate(shortage.load_rps)} requests/s"
     return f"Not served: {requests} ({servers})"
 
 
 def way_out_text(way: WayOut, money: Money) -> str:
-    """Return the cards that would serve everything: ``Serve all: +16 H100 +28 H200, 263.20 USD/h``."""
+    """Return the cards that would serve everything: ``Serve all: +16 H100, 263.20 USD/h in total``."""
     cards = " ".join(f"+{count:,} {name}" for name, count in way.added.items()) or "other options"
     if way.beyond:
         return f"No number of cards serves {some_names(way.beyond)} in full"
-    return f"Serve all: {cards}, {money.text(way.cost_cents_per_h)}"
+    return f"Serve all: {cards}, {money.text(way.cost_cents_per_h)} in total"
 
 
 def shortage_text(shortage: Shortage, money: Money) -> str:

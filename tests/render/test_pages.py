@@ -395,7 +395,7 @@ def test_a_report_starts_with_a_memo_that_stands_alone(specs: Path, grown: str) 
     ):  # fmt: skip
         assert f"| {row} |" in start
     assert "Not served: " in start
-    assert "Serve all: +7 H100 +11 H200, 171.60 USD/h." in start
+    assert "Serve all: +7 H100 +11 H200, 171.60 USD/h in total." in start
     assert "The tightest target is TTFT of batch-llama-3.1-70b: 60,000 of 60,000 ms (100%)" in start
     system = load_system(specs / "gpus.yaml")
     complete = page_of(system).partition("## Cards and cost")[0]
