@@ -11,7 +11,7 @@ from optimizer.kinds.shown import Shown
 from optimizer.queueing.measures import METRICS
 from optimizer.queueing.performance import Performance
 from optimizer.studies.figures.figure_document import CurvePanel, Figure, ReferenceLine, XAxis, upright
-from optimizer.studies.figures.placed import Placed
+from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 33
@@ -32,10 +32,19 @@ def figures_by_load(placed: Placed) -> Figure:
 
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
-    """Return the figure of a replica's metrics at its load, by batch limit."""
+    """Return the figure of a replica's metrics at its load, by the batch limits that carry it.
+
+    Raises:
+        EmptyFigureError: no batch limit carries the load.
+    """
     placed.require_load()
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
+    limits = limits[placed.carries(limits)]
+    if not len(limits):
+        raise EmptyFigureError(
+            f"{placed.title}: no batch limit up to {most:,} carries the load; {placed.remark}"
+        )
     performance = placed.analyze(limits, np.full(len(limits), placed.rate_rps))
     axis = placed.axis("batch limit [requests]", limits.astype(np.float64))
     return _figure("Figures by batch limit", placed, performance, axis, [placed.batch_guide()])

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import measure_pairs, performances
@@ -127,6 +127,13 @@ class Placed:
         if not isinstance(replica, BulkQueues):
             raise EmptyFigureError(f"{self.server} is not a batch server; give its model batchParms")
         return replica
+
+    def carries(self, max_batch: IntArray) -> BoolArray:
+        """Return the batch limits with which a replica carries its load, or rejects the rest, shape (R,)."""
+        pairs = self._rows(max_batch)
+        stable = replicas_of(self.arrays, pairs).stable_rate_rps
+        rate_rps = np.full(len(max_batch), self.rate_rps)
+        return np.asarray((rate_rps < stable) | (self.analyze(max_batch, rate_rps).loss > 0))
 
     def _replica(self) -> QueueModel:
         capacity = queue_capacity(self.arrays, self.pair.server, self.pair.max_batch)
