@@ -15,6 +15,8 @@ from optimizer.studies.target_rows import TargetRow
 from optimizer.text import printable
 from optimizer.units import SECONDS_PER_MINUTE
 
+MAX_COLUMNS = 12
+"""Number of columns up to which a table keeps its order."""
 POINTS = "pp"
 """Unit of differences between fractions: percentage points."""
 _DECIMALS = re.compile(r"^[^.\s]*\.(\d+)")
@@ -196,6 +198,8 @@ def _has_anything(section: Section) -> bool:
 def _table(section: Section) -> Table:
     held = [] if section.hidden or not section.rows else section.held()
     held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
+    if len(held) > MAX_COLUMNS:  # a window shows the first ones: those that a narrow terminal never hides
+        held.sort(key=lambda i: section.columns[i].rank > 0)
     columns = [section.columns[i] for i in held]
     rows = section.all_rows() if columns else []
     return Table(

@@ -170,3 +170,12 @@ def test_wrong_options_of_a_study_are_named(options: dict[str, Any]) -> None:
     opened = open_text(json.dumps(SMALL), SETTINGS)
     with pytest.raises(InferplanError, match=next(iter(options))):
         study_view(opened.base, Changes(), "simulate", json.dumps(options), SETTINGS)
+
+
+def test_a_wide_table_begins_with_the_verdict(specs: Path) -> None:
+    """A window of 1280 points shows about eight columns of numbers."""
+    opened = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY)
+    view = study_view(opened.base, Changes(), "simulate", json.dumps({"requests": 500}), ROOMY)
+    headings = next(each.headings for each in view.tables if each.title.startswith("Pools"))
+    assert len(headings) > 12
+    assert {"within limits", "times plan", "verdict"} <= set(headings[:7])
