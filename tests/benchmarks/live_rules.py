@@ -139,9 +139,13 @@ def step_of(name: str, period_s: float, url: str, system: System, cluster: Clust
         source = reader if name == "loop" else Completions(reader)
         controller = Controller(system, config, source, cluster, lambda _: None)
 
+        desired = 1
+
         def cycle(now_s: float) -> int:
-            (item,) = controller.cycle(now_s)["workloads"]
-            return int(item["replicas"])
+            nonlocal desired
+            for item in controller.cycle(now_s)["workloads"]:  # none if the cycle plans nothing
+                desired = int(item["replicas"])
+            return desired
 
         return cycle
     times, rule = FirstTokenTimes(Fetcher().text, period_s), REACTIVE[name](SLOTS)

@@ -144,7 +144,7 @@ def test_shortage_counts_servers_and_requests_separately(overloaded: tuple[Syste
     assert (found.unserved_rps, found.load_rps) == pytest.approx((unserved, sum(load.values())))
     assert shortage_text(found, Money.of(plan)) == (
         f"Not served: {unserved:.1f} of 248.8 requests/s (5 servers). "
-        "Serve all: +16 H100 +28 H200, 263.20 USD/h in total."
+        "Serve all for 263.20 USD/h: +16 H100 +28 H200."
     )
     counts = {use.type: (use.limit or 0) + found.way_out.added.get(use.type, 0) for use in plan.capacity}
     enough = solve(system.with_capacity(counts))

@@ -164,7 +164,7 @@ def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: 
         ("headroom", "20", lambda: journey.type("Headroom of all servers [%]", f"{SELECT_ALL}20\t")),
         ("spares", "1", lambda: journey.type("Spare replicas of each server", f"{SELECT_ALL}1\t")),
         ("estimates", "middle", lambda: journey.choose("Estimated token times", "typical")),
-        ("budget", "100 USD/h", lambda: journey.type("budget [USD/h]", f"{SELECT_ALL}100\t")),
+        ("budget", "100 USD/h", lambda: journey.type("Budget [USD/h]", f"{SELECT_ALL}100\t")),
     ]
     journey.press("Limits and other numbers")
     for key, text, act in steps:
