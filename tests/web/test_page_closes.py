@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import uvicorn
@@ -15,6 +16,7 @@ from patience import PATIENT, until
 from optimizer.simulation.replicas import MAX_REQUESTS
 from rest_server.app import create_page
 from rest_server.settings import Settings
+from rest_server.web.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +31,32 @@ def service() -> Iterator[tuple[str, Any]]:
         thread.join()
 
 
-def workspaces() -> int:
-    """Return how many pages have a state."""
+@pytest.fixture
+def alive(monkeypatch: pytest.MonkeyPatch) -> WeakSet[Workspace]:
+    """The states of pages that are not freed yet."""
+    states: WeakSet[Workspace] = WeakSet()
+    created = Workspace.__init__
+
+    def noted(self: Workspace, *args: Any) -> None:
+        states.add(self)
+        created(self, *args)
+
+    monkeypatch.setattr(Workspace, "__init__", noted)
+    return states
+
+
+def number_of(states: WeakSet[Workspace]) -> int:
     gc.collect()
-    return sum(type(each).__name__ == "Workspace" for each in gc.get_objects())
+    return len(states)
 
 
 @pytest.mark.slow
-def test_a_closed_page_leaves_nothing(browser: Any, service: tuple[str, Any], specs: Path) -> None:
+def test_a_closed_page_leaves_nothing(
+    browser: Any, service: tuple[str, Any], specs: Path, alive: WeakSet[Workspace]
+) -> None:
     address, app = service
     journey = Journey(browser, address)
-    assert workspaces() == 0
+    assert number_of(alive) == 0
     journey.open("/", ".cm-content")
     journey.write((specs / "chat.yaml").read_text("utf-8"))
     journey.press("Check and plan")
@@ -48,7 +65,7 @@ def test_a_closed_page_leaves_nothing(browser: Any, service: tuple[str, Any], sp
     journey.type("Requests to each pool", f"{SELECT_ALL}{MAX_REQUESTS}")
     journey.press("Run simulate")
     until(lambda: app.state.study_workers.running == 1)
-    assert workspaces() == 1
+    assert number_of(alive) == 1
     journey.leave()
     until(lambda: app.state.study_workers.running == 0)
-    until(lambda: workspaces() == 0, 0.2)
+    until(lambda: number_of(alive) == 0, 0.2)
