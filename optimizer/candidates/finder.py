@@ -99,16 +99,14 @@ def _size_pairs(
         return loaded_candidates(arrays, pairs.take(rows), verdicts, memo, is_over)
 
     loaded, roles = np.flatnonzero(~idle), arrays.roles
-    if roles is None:
-        tables += in_threads(candidates_of_chunk, chunks(arrays, pairs, loaded))
-        return CandidateTable.joined(tables)
-    later = roles.decode[pairs.server[loaded]] >= 0
+    later = np.zeros(len(loaded), np.bool_) if roles is None else roles.decode[pairs.server[loaded]] >= 0
     tables += in_threads(candidates_of_chunk, chunks(arrays, pairs, loaded[~later]))
+    table = CandidateTable.joined(tables)
+    if roles is None:
+        return table
     rows = loaded[later]
-    found = CandidateTable.joined(tables)
-    needed = roles.needed(pairs.server[rows], (found.server, found.accelerator, found.num_replicas))
-    tables += in_threads(candidates_of_chunk, chunks(arrays, pairs, rows[needed]))
-    return CandidateTable.joined(tables)
+    rows = rows[roles.needed(pairs.server[rows], (table.server, table.accelerator, table.num_replicas))]
+    return CandidateTable.joined([table, *in_threads(candidates_of_chunk, chunks(arrays, pairs, rows))])
 
 
 def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:

@@ -202,6 +202,11 @@ class QueueModel(RowArrays, ABC):
         """Maximum stable rate [requests/s], shape (R,)."""
 
     @property
+    def longest_rate_rps(self) -> FloatArray:
+        """Maximum rate with a steady state [requests/s], shape (R,); larger if queues are bounded."""
+        return self.stable_rate_rps
+
+    @property
     def is_non_monotone(self) -> BoolArray:
         """Mask of rows in which a latency can fall as the rate grows, shape (R,)."""
         return np.zeros(len(self.stable_rate_rps), np.bool_)

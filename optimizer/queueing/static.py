@@ -60,6 +60,11 @@ class StaticQueues(QueueModel):
         """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.full_rate_rps
 
+    @property
+    def longest_rate_rps(self) -> FloatArray:
+        """Maximum rate with a steady state [requests/s], shape (R,): any, because queues are bounded."""
+        return np.full(len(self.max_queue), np.inf)
+
     def analyze(self, rate_rps: FloatArray) -> Performance:
         """Return the long-run means at arrival rates > 0 [requests/s], shape (R,)."""
         performance = np.array(

@@ -291,12 +291,13 @@ def _placed(figures: SideMetrics | None, queue: str | None) -> str:
 def _targets(view: _View) -> Section:
     """Return the table of each server's targets with their values in both plans, and of loads and batches."""
     found = [targets_of(side.plan) for side in view.found.both]
+    by_server = [grouped((server, share) for (server, _), share in side.items()) for side in found]
     shares = grouped((metric, share) for side in found for (_, metric), share in side.items())
     columns = (
         name("server", "server"),
         *(
             Column(f"tightest {label}", partial(_tightest, side), content="whole", in_csv=False)
-            for label, side in zip(view.sides, found, strict=True)
+            for label, side in zip(view.sides, by_server, strict=True)
         ),
         view.both("carried", lambda side: side.carried_rate_rpm, unit=RPM, form=quantity, rank=1),
         view.both("batch", _batches, rank=2),
@@ -305,10 +306,9 @@ def _targets(view: _View) -> Section:
     return table("Targets by server", columns, view.servers(), "targets")
 
 
-def _tightest(side: Mapping[tuple[str, str], TargetShare], row: ServerRow) -> FormattedValue | None:
+def _tightest(targets: Mapping[str, Sequence[TargetShare]], row: ServerRow) -> FormattedValue | None:
     """Return a server's target that is nearest to its limit in one plan, with its value, limit and share."""
-    mine = [share for (server, _), share in side.items() if server == row.server]
-    tightest = max(mine, key=lambda share: share.share, default=None)
+    tightest = max(targets.get(row.server, ()), key=lambda share: share.share, default=None)
     if tightest is None:
         return None
     return FormattedValue(tightest.named_cell, tightest.value, tightest.state)

@@ -21,7 +21,7 @@ from rest_server.web.workspace import Workspace
 
 HOURS = 24
 PROGRESS_S = 0.5
-"""Interval at which the progress of a study is refreshed [s]."""
+"""Interval at which the time of a running study is refreshed [s]."""
 
 
 class StudyTab:

@@ -224,7 +224,7 @@ def add_ages(
         service = service_ms(server, n)
         most = queue_limit_during(server, n)
         top = min(size, most - size + 1)
-        # More than one batch was left before, so the oldest request after_age it arrived before this service.
+        # More than one batch was left before, so the oldest request behind it arrived before this service.
         if left > size:
             for over in range(max(left - size, 1), top):
                 chances[over, last] += starts[i] * in_service[size + over - left]

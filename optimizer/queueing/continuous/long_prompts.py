@@ -17,11 +17,9 @@ from optimizer.queueing.continuous.schedulers import (
     TINY,
     Chunked,
     busy_chance,
-    decodes_of,
     gated_variance,
     joined,
     mean_of_some,
-    met_if_even,
     queueing,
 )
 
@@ -79,8 +77,7 @@ class LongPrompts(Chunked):
 
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations that follow from a guess of their mean duration (eq. 263)."""
-        found = decodes_of(replicas, rate, guess_ms)
-        seen, held, prompts = found.seen, found.held, met_if_even(replicas, found, guess_ms)
+        decodes, seen, held, spread, prompts = self.decodes(replicas, rate, guess_ms)
         chunks = Chunks.of(replicas, seen)
         filled, rest = chunks.filled(replicas, prompts), chunks.mean_rest(replicas)
         together = np.where(
@@ -94,7 +91,7 @@ class LongPrompts(Chunked):
         full = replicas.iteration_ms(seen, chunks.budget, np.ones_like(seen), held)
         mean = (1 - filled - share) * without + filled * full + share * within
         free = 1 - filled - share
-        return Iteration(mean, *found[:4], prompts, tokens, free, share, without, within)
+        return Iteration(mean, decodes, seen, held, spread, prompts, tokens, free, share, without, within)
 
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations."""

@@ -17,7 +17,7 @@ from optimizer.timing.engine import SchedulerName
 
 MAX_PROMPT_SHARE = 0.98
 MAX_PROMPT_LOAD = 0.995
-MAX_LOAD = 1 - 1e-9
+MAX_SLOT_LOAD = 1 - 1e-9
 NEVER_FULL = 7.0
 """Deviations of a Poisson variable above its mean that are neglected."""
 BLEND = 8
@@ -25,6 +25,21 @@ BLEND = 8
 """
 BATCH_ROUNDS = 4
 TINY = 1e-300
+
+
+class Decodes(NamedTuple):
+    """Decoding requests of R replicas, and what one of them sees; means, shapes (R,)."""
+
+    number: FloatArray
+    """n: decoding requests."""
+    seen: FloatArray
+    """Decoding requests in the iterations of a request, including itself."""
+    held: FloatArray
+    """KV cache tokens of these requests."""
+    dispersion: FloatArray
+    """Index of dispersion of the arrivals over a request's lifetime."""
+    prompts: FloatArray
+    """k: prompts whose prefill a request sees for each of its tokens."""
 
 
 class Scheduler(ABC):
@@ -64,8 +79,7 @@ class Chunked(Scheduler):
     def iteration(self, replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Iteration:
         """Return the iterations that follow from a guess of their mean duration (eq. 68-70)."""
         # Decodes come first; the rest of the token budget is for prompts.
-        found = decodes_of(replicas, rate, guess_ms)
-        seen, held, prompts = found.seen, found.held, met_if_even(replicas, found, guess_ms)
+        decodes, seen, held, spread, prompts = self.decodes(replicas, rate, guess_ms)
         budget = np.maximum(replicas.budget - seen, 1.0)
         together = np.where(
             replicas.arrival_scv > NEARLY_EVEN, mean_of_some(prompts), np.maximum(prompts, 1.0)
@@ -77,7 +91,20 @@ class Chunked(Scheduler):
         without = replicas.iteration_ms(seen, held=held)
         within = replicas.iteration_ms(seen, tokens, held=held)
         mean = (1 - share) * without + share * within
-        return Iteration(mean, *found[:4], prompts, tokens, 1 - share, share, without, within)
+        return Iteration(
+            mean, decodes, seen, held, spread, prompts, tokens, 1 - share, share, without, within
+        )
+
+    @staticmethod
+    def decodes(replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Decodes:
+        """Return the decoding requests; evenly spaced ones meet fewer prompts (eq. 308)."""
+        found = decodes_of(replicas, rate, guess_ms)
+        if (found.dispersion >= 1).all():
+            return found
+        standing = np.maximum(replicas.times.standing_ms(found.seen), TINY)
+        even = np.maximum(1 - found.dispersion * guess_ms / standing, 0.0)
+        missed = even / (2 * np.maximum(found.number, TINY))
+        return found._replace(prompts=found.prompts * np.maximum(1 - missed, 0.0))
 
     def prompts(self, replicas: ReplicaArrays, rate: FloatArray, iteration: Iteration) -> Prompts:
         """Return the service of prompts, given the mean iterations (eq. 72-77)."""
@@ -196,8 +223,7 @@ class PrefillFirst(Scheduler):
 
         Iterations with prompts continue while prompts keep arriving.
         """
-        found = decodes_of(replicas, rate, guess_ms)
-        seen, held, prompts = found.seen, found.held, found.prompts
+        decodes, seen, held, spread, prompts = decodes_of(replicas, rate, guess_ms)
         # Prompts arrive during a decode iteration; more arrive during the iterations that compute them, until
         # none does.
         without = replicas.iteration_ms(seen, held=held)
@@ -213,7 +239,7 @@ class PrefillFirst(Scheduler):
         share = prompts / together
         tokens = together * replicas.prompt
         mean, every = without + share * within, np.ones_like(share)
-        return Iteration(mean, *found[:4], prompts, tokens, every, share, without, within)
+        return Iteration(mean, decodes, seen, held, spread, prompts, tokens, every, share, without, within)
 
     def _batch_ms(self, replicas: ReplicaArrays, prompts: FloatArray) -> FloatArray:
         return replicas.iteration_ms(0.0, prompts * replicas.prompt, prompts)
@@ -271,21 +297,6 @@ SCHEDULERS: dict[SchedulerName, Scheduler] = {"chunked": Chunked(), "prefill-fir
 """All schedulers, by their names in documents."""
 
 
-class Decodes(NamedTuple):
-    """Decoding requests of R replicas, and what one of them sees; means, shapes (R,)."""
-
-    number: FloatArray
-    """n: decoding requests."""
-    seen: FloatArray
-    """Decoding requests in the iterations of a request, including itself."""
-    held: FloatArray
-    """KV cache tokens of these requests."""
-    dispersion: FloatArray
-    """Index of dispersion of the arrivals over a request's lifetime."""
-    prompts: FloatArray
-    """k: prompts whose prefill a request sees for each of its tokens."""
-
-
 def decodes_of(replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) -> Decodes:
     """Return the decoding requests that follow from a guess of the mean iteration [ms] (eq. 68, 307, 128).
 
@@ -304,22 +315,6 @@ def decodes_of(replicas: ReplicaArrays, rate: FloatArray, guess_ms: FloatArray) 
     return Decodes(number, seen, seen * replicas.context + number * longer, spread, met)
 
 
-def met_if_even(replicas: ReplicaArrays, decodes: Decodes, guess_ms: FloatArray) -> FloatArray:
-    """Return the prompts that a request sees for each token, where evenly spaced ones meet fewer (eq. 308).
-
-    Args:
-        replicas: R replicas.
-        decodes: decoding requests.
-        guess_ms: assumed mean length of an iteration [ms].
-    """
-    if (decodes.dispersion >= 1).all():
-        return decodes.prompts
-    standing = np.maximum(replicas.times.standing_ms(decodes.seen), TINY)
-    even = np.maximum(1 - decodes.dispersion * guess_ms / standing, 0.0)
-    missed: FloatArray = even / (2 * np.maximum(decodes.number, TINY))
-    return decodes.prompts * np.maximum(1 - missed, 0.0)
-
-
 def queue_chance(offered: FloatArray, places: FloatArray) -> FloatArray:
     """Return the probability that a request queues for a slot: Erlang's formula C with real arguments.
 
@@ -332,7 +327,7 @@ def queue_chance(offered: FloatArray, places: FloatArray) -> FloatArray:
     chance = np.zeros_like(offered)
     near = np.flatnonzero((places - offered) < NEVER_FULL * np.sqrt(offered + 1))
     if len(near):
-        load, places = np.minimum(offered[near] / places[near], MAX_LOAD), places[near]
+        load, places = np.minimum(offered[near] / places[near], MAX_SLOT_LOAD), places[near]
         offered = load * places
         log_density = places * np.log(offered) - offered - gammaln(places + 1)
         lost = np.exp(log_density) / np.maximum(gammaincc(places + 1, offered), TINY)

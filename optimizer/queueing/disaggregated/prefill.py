@@ -146,18 +146,18 @@ class PrefillReplicas(RowArrays):
         some = replace(self, points=LengthPoints(*np.zeros((3, len(rate), 0))))  # the moments suffice
         for number in range(ROUNDS):
             now = mean[rows], variance[rows]
-            one, apart = rate[rows], scv[rows]
-            after = some.moments_after(one, apart, *now)
+            one, spacing = rate[rows], scv[rows]
+            after = some.moments_after(one, spacing, *now)
             differ = [np.abs(y - x) > CONVERGED * np.maximum(x, 1.0) for x, y in zip(now, after, strict=True)]
             left = differ[0] | differ[1]
             if not left.any():
                 break
             if not left.all():
                 rows, some = rows[left], some.take(left)
-                one, apart, now, after = one[left], apart[left], _taken(now, left), _taken(after, left)
+                one, spacing, now, after = one[left], spacing[left], _taken(now, left), _taken(after, left)
             damped = (now[0] + after[0]) / 2, (now[1] + after[1]) / 2
             if FIRST_ROUNDS <= number < FIRST_ROUNDS + NEWTON_ROUNDS:
-                damped = some.newton_step(one, apart, now, after, damped)
+                damped = some.newton_step(one, spacing, now, after, damped)
             mean[rows], variance[rows] = damped
         batches, _ = self._of_number(mean, variance)
         idle, _ = self._none_arrive(rate, scv, batches)
@@ -258,14 +258,14 @@ class PrefillReplicas(RowArrays):
         """
         mean, slope = batches.mean_ms, batches.slope_ms
         relative = batches.variance / mean**2
-        sojourn = mean * (1 + relative)
+        found_ms = mean * (1 + relative)
         spread = dispersion(rate * mean, scv)
         busy = 1 - np.minimum(batches.idle / batches.prompts, 1.0)
-        batch = self.batch_ms(rate * sojourn + spread)
-        given = np.maximum(sojourn / 2 + batch - own, 0.0)
-        of_found = np.maximum(mean**2 * (1 + relative) * (1 + 2 * relative) - sojourn**2, 0.0)
-        variance = (0.5 + rate * slope) ** 2 * of_found + (sojourn**2 + of_found) / 12
-        variance += slope**2 * rate * sojourn * spread
+        batch = self.batch_ms(rate * found_ms + spread)
+        given = np.maximum(found_ms / 2 + batch - own, 0.0)
+        found_variance = np.maximum(mean**2 * (1 + relative) * (1 + 2 * relative) - found_ms**2, 0.0)
+        variance = (0.5 + rate * slope) ** 2 * found_variance + (found_ms**2 + found_variance) / 12
+        variance += slope**2 * rate * found_ms * spread
         gated = busy * given
         return gated, np.maximum(busy * (given**2 + variance) - gated**2, 0.0)
 

@@ -130,10 +130,7 @@ class Placed:
 
     def carries(self, max_batch: IntArray) -> BoolArray:
         """Return the batch limits with which a replica carries its load, or rejects the rest, shape (R,)."""
-        pairs = self._rows(max_batch)
-        stable = replicas_of(self.arrays, pairs).stable_rate_rps
-        rate_rps = np.full(len(max_batch), self.rate_rps)
-        return np.asarray((rate_rps < stable) | (self.analyze(max_batch, rate_rps).loss > 0))
+        return np.asarray(replicas_of(self.arrays, self._rows(max_batch)).longest_rate_rps > self.rate_rps)
 
     def _replica(self) -> QueueModel:
         capacity = queue_capacity(self.arrays, self.pair.server, self.pair.max_batch)
