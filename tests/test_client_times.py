@@ -1,4 +1,4 @@
-"""What a client sees beyond the engine's times: the four terms in the simulator and in both queue models."""
+"""What a client sees beyond the engine's times: the five terms in the simulator and in both queue models."""
 
 import math
 
@@ -60,6 +60,31 @@ def test_a_prompt_after_a_pause_is_seen_later_only_beside_others() -> None:
     ):
         plain, seen = (simulate(requests, one, Limits(8, 8192)) for one in (COEFFICIENTS, law))
         assert seen.ttft_ms - plain.ttft_ms == pytest.approx(expected)
+
+
+def test_a_request_is_seen_later_if_no_other_is_in_progress() -> None:
+    sent_ms = np.array([0.0, 50.0, 9000.0, 20000.0, 20000.0])
+    requests = Requests(np.array([64] * 5), np.array([20] * 5), sent_ms)
+    plain, seen = (
+        simulate(requests, law, Limits(8, 8192))
+        for law in (COEFFICIENTS, COEFFICIENTS._replace(idle_offset_ms=9.0))
+    )
+    assert seen.ttft_ms - plain.ttft_ms == pytest.approx([9, 0, 9, 0, 0])
+
+
+def test_simulator_and_closed_form_agree_on_idle_engines() -> None:
+    document = replica().model_dump(by_alias=True, exclude_unset=True)
+    plain, seen = analyze_replicas(
+        [Replica.model_validate(document | {"perfParms": LAW | more}) for more in ({}, {"idleOffset": 60.0})],
+        [0.1, 0.1],
+    )
+    load = OpenLoad(0.1, Lengths.with_cv(512, 0), Lengths.with_cv(128, 0))
+    requests = load.draw(3000, np.random.SeedSequence(3))
+    laws = COEFFICIENTS, COEFFICIENTS._replace(idle_offset_ms=60.0)
+    runs = [simulate(requests, one, Limits(256, 8192)) for one in laws]
+    simulated = float(np.mean(runs[1].ttft_ms - runs[0].ttft_ms))
+    assert simulated > 50
+    assert seen.ttft_ms - plain.ttft_ms == pytest.approx(simulated, rel=0.02)
 
 
 @pytest.mark.parametrize(("rate", "cv"), [(0.4, 0.0), (1.2, 0.0), (0.4, 1.0), (1.2, 1.0)])

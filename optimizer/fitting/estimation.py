@@ -39,11 +39,13 @@ FIRST_JACOBIANS, MAX_JACOBIANS = 8, 20
 TOLERANCE = 1e-3
 HEAT = 4.0
 """Factor on the noise of the first search from a starting point, which makes the posterior smoother."""
+NEAREST = 3
+"""Number of starting points that are searched again with the noise as it is."""
 NOTHING_COMPLETED = 3.0
 """Log-residual of a run in which the model completes no request."""
 NEVER_MS = 1e-12
-SMOOTH_REQUESTS = 1600
-"""Minimum number of requests over all draws of a run."""
+SMOOTH_REQUESTS, START_REQUESTS = 1600, 800
+"""Minimum number of requests over all draws of a run, and while starting points are compared."""
 INERT = 0.1
 """Change of all residuals together, by one standard deviation of the prior, below which the derivatives of a
 parameter are not updated.
@@ -105,12 +107,12 @@ class FitProblem:
         return replace(self, rows=self.rows._replace(noise=factor * self.rows.noise))
 
     def shortened(self) -> "FitProblem":
-        """Return the problem with shortened runs, to compute starting points faster."""
-        cut = tuple(
-            one if (run := with_fewer_requests(one.run)) is one.run else BenchmarkReplay.of(run, one.limits)
+        """Return the problem with shortened runs and fewer draws, to compute starting points faster."""
+        cut = (
+            BenchmarkReplay.of(with_fewer_requests(one.run), one.limits, START_REQUESTS)
             for one in self.replays
         )
-        return replace(self, replays=cut)
+        return replace(self, replays=tuple(cut))
 
     def with_noise_of_draws(self, law: IterationCoefficients) -> "FitProblem":
         """Return the problem with the noise of random requests, which are not those of the replay."""
@@ -127,15 +129,16 @@ class FitProblem:
         return replace(self, rows=self.rows._replace(noise=noise))
 
     def effect_of_assumed_lengths(self, law: IterationCoefficients) -> FloatArray:
-        """Return the change of the logarithms of metrics by equal instead of assumed lengths, shape (N,)."""
-        equal = [
-            replace(one.run, prompts=one.run.prompts.equal, answers=one.run.answers.equal)
+        """Return the change of the logarithms of metrics if assumed lengths differ half as much, shape (N,)."""
+        narrower = [
+            replace(one.run, prompts=one.run.prompts.narrower, answers=one.run.answers.narrower)
             for one in self.replays
         ]
-        if all(run == one.run for run, one in zip(equal, self.replays, strict=True)):
+        if all(run == one.run for run, one in zip(narrower, self.replays, strict=True)):
             return np.zeros(len(self.rows.noise))
         others = tuple(
-            BenchmarkReplay.of(run, one.limits) for run, one in zip(equal, self.replays, strict=True)
+            BenchmarkReplay.of(run, one.limits, SMOOTH_REQUESTS)
+            for run, one in zip(narrower, self.replays, strict=True)
         )
         return replace(self, replays=others).logs([law])[0] - self.logs([law])[0]
 
@@ -259,19 +262,7 @@ def most_probable(
     Raises:
         FitError: no starting point gives positive times.
     """
-    short, tried = problem.shortened(), []
-    for number, (start, zero) in enumerate(begin, start=1):
-        try:
-            probable = _search(short.noisier(HEAT), prior, start, FIRST_JACOBIANS, zero)
-            probable = _search(short, prior, probable[0], FIRST_JACOBIANS, zero)
-        except AnalysisError as error:
-            progress(f"start {number} leads nowhere: {error}")
-            continue
-        progress(f"start {number}: loss {probable[1]:.4g}")
-        tried.append((*probable, zero))
-    if not tried:
-        raise FitError("no start values give positive times; check that the measured times are in ms")
-    best, _, zero = min(tried, key=lambda chosen: chosen[1])
+    best, zero = _best_start(problem.shortened(), prior, begin, progress)
     problem = problem.with_noise_of_draws(prior.law(best))
     best, _ = _search(problem, prior, best, MAX_JACOBIANS, zero)
     progress("terms that may be 0")
@@ -279,6 +270,30 @@ def most_probable(
     if zero.any():
         best, _ = _search(problem, prior, best, FIRST_JACOBIANS, zero)
     return posterior_at(problem, prior, best), problem
+
+
+def _best_start(
+    problem: FitProblem, prior: Prior, begin: Iterable[tuple[FloatArray, BoolArray]], progress: Progress
+) -> tuple[FloatArray, BoolArray]:
+    """Return the point with the least loss near one of several points, and the mask of its terms that are 0.
+
+    All points are searched with more noise, and the nearest ones again with the noise as it is.
+    """
+    nearest = list(begin)
+    for factor, count in ((HEAT, NEAREST), (1.0, 1)):
+        tried, noisy = [], problem.noisier(factor)
+        for number, (start, zero) in enumerate(nearest, start=1):
+            try:
+                x, loss = _search(noisy, prior, start, FIRST_JACOBIANS, zero)
+            except AnalysisError as error:
+                progress(f"start {number} leads nowhere: {error}")
+                continue
+            progress(f"start {number}: loss {loss:.4g}")
+            tried.append((loss, number, x, zero))
+        if not tried:
+            raise FitError("no start values give positive times; check that the measured times are in ms")
+        nearest = [(x, zero) for _, _, x, zero in sorted(tried, key=lambda one: one[:2])[:count]]
+    return nearest[0]
 
 
 def posterior_at(problem: FitProblem, prior: Prior, x: FloatArray) -> Posterior:
@@ -306,7 +321,8 @@ def _search(
     )  # fmt: skip
     x = np.where(zero, prior.lowest, 0.0)
     x[~zero] = result.x
-    return x, float(result.cost)
+    gone = np.sqrt(1 + (prior.lowest[zero] / ROBUST_PRIOR) ** 2) - 1
+    return x, float(result.cost + ROBUST_PRIOR**2 * gone.sum())
 
 
 class _Differences:
@@ -316,16 +332,19 @@ class _Differences:
         self._problem, self._prior = problem, prior
         self._steps, self._moves = np.full(len(prior.names), FIRST_STEP), np.full(len(prior.names), np.inf)
         self._table = np.zeros((len(problem.rows.noise) + len(prior.names), len(prior.names)))
+        self._last: tuple[FloatArray, FloatArray] | None = None
 
     def residuals(self, x: FloatArray) -> FloatArray:
         """Return the residuals of the N metrics and of the prior of the P parameters, shape (N + P,)."""
-        return self._all([x])[0]
+        if self._last is None or not np.array_equal(self._last[0], x):
+            self._last = np.array(x), self._all([x])[0]
+        return self._last[1]
 
     def jacobian(self, x: FloatArray) -> FloatArray:
         """Return the derivatives of the residuals, shape (N + P, P); those of inert parameters are kept."""
         moving = np.flatnonzero(self._moves > INERT)
         moved = [x + self._steps[i] * np.eye(len(x))[i] for i in moving]
-        middle, *others = self._all([x, *moved])
+        middle, others = self.residuals(x), self._all(moved)
         rows = len(self._problem.rows.noise)
         for i, one in zip(moving, others, strict=True):
             self._table[:, i] = (one - middle) / self._steps[i]

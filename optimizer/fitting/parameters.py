@@ -61,7 +61,9 @@ PARAMETERS = (
     Parameter("pipeline_depth", "pipelineDepth", "iterations", ()),
     Parameter("front_end_lag", "frontEndLag", "iterations/request", (_MANY, _ANSWERS)),
     Parameter("pause_offset_ms", "pauseOffset", "ms", (_ANSWERS,)),
+    Parameter("idle_offset_ms", "idleOffset", "ms", (_ALONE,)),
     Parameter("expert_read_ms", "expertRead", "ms", (_MANY, _ALONE)),
+    Parameter("expert_share", "expertShare", "of the experts", (_ALONE, _MANY)),
 )
 """All parameters that can be fitted, in the order of documents."""
 BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}

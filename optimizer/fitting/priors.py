@@ -22,7 +22,11 @@ from optimizer.profiles.estimate import find_model, find_slice
 from optimizer.profiles.iterations import Iterations
 from optimizer.simulation.law import IterationCoefficients
 
-ALPHA, BETA, GAMMA, EXPERTS = "base_ms", "compute_per_token_ms", "kv_read_per_token_ms", "expert_read_ms"
+ALPHA, BETA, GAMMA = "base_ms", "compute_per_token_ms", "kv_read_per_token_ms"
+EXPERTS, SHARE = "expert_read_ms", "expert_share"
+OFFSET, IDLE = "client_offset_ms", "idle_offset_ms"
+MOST_EXPERTS = 0.99
+"""Largest share of the experts that a token uses."""
 
 
 class Term(NamedTuple):
@@ -45,14 +49,19 @@ CATALOGUE: Mapping[str, Term] = {
     "prompt_attention_ms": Term(3e-5, 4e-5, BETA),
     "weight_read_ms": Term(120.0, 120.0, BETA),
     "per_prompt_ms": Term(0.3, 0.15),
-    "client_offset_ms": Term(0.0, 20.0),
+    OFFSET: Term(10.0, 10.0),
     "pipeline_depth": Term(0.0, 0.7),
     "front_end_lag": Term(0.0, 0.003),
     "pause_offset_ms": Term(0.0, 5.0),
+    IDLE: Term(0.0, 20.0),
 }
 """Priors without an estimate. The times per sequence and per prompt are those of a recorded sweep of twelve
 shapes (docs/fidelity.md); the terms of the client, from `client_offset_ms` on, are typical of engines.
 """
+SLOWER_ALONE = 1.1
+"""Ratio of the TTFT of lone requests to that beside others from which an idle engine must answer later."""
+OF_CLIENT = (OFFSET, "pipeline_depth", "front_end_lag", "pause_offset_ms", IDLE)
+"""Terms between the engine and the client."""
 KNOWN = 0.7
 """Spread of the logarithm of α, of β and of γ/α around an estimate: a factor of 4 at 95 %."""
 
@@ -63,8 +72,6 @@ class Prior:
 
     names: tuple[str, ...]
     terms: tuple[Term, ...]
-    expert_share: float = 0.0
-    """Fraction of the experts that a token uses, if the model is known to be a mixture."""
     source: str = "the catalogue"
 
     @property
@@ -99,12 +106,12 @@ class Prior:
     def law(self, x: FloatArray) -> IterationCoefficients:
         """Return the coefficients of the latency model at a point."""
         known = dict(zip(self.names, map(float, self.values(x)), strict=True))
-        return IterationCoefficients(**known, expert_share=self.expert_share if known.get(EXPERTS) else 0.0)
+        return IterationCoefficients(**known | {SHARE: min(known.get(SHARE, 0.0), MOST_EXPERTS)})
 
     @property
     def of_client(self) -> BoolArray:
         """Mask of the terms of the client, which are 0 if all its users stay in step with the engine."""
-        return np.array([term.centre == 0 for term in self.terms])
+        return np.array([name in OF_CLIENT for name in self.names])
 
     def without(self, gone: BoolArray) -> "Prior":
         """Return the prior of the parameters outside a mask, as if the others were 0."""
@@ -112,7 +119,6 @@ class Prior:
         return Prior(
             tuple(self.names[i] for i in kept),
             tuple(self.terms[i] for i in kept),
-            self.expert_share,
             self.source,
         )
 
@@ -121,7 +127,7 @@ def prior_of(
     model: str, key: MeasuredSetup, cards: int, runs: Sequence[BenchmarkRun], names: Sequence[str]
 ) -> Prior:
     """Return the prior of named parameters for a model on an accelerator, and for the lengths of its runs."""
-    terms, share, source = dict(CATALOGUE), 0.0, "the catalogue's models and accelerators"
+    terms, source = dict(CATALOGUE), "the catalogue's models and accelerators"
     known = iterations_of(model, key, cards)
     if known is not None:
         context = float(np.mean([run.prompts.mean + run.answers.mean / 2 for run in runs]))
@@ -137,13 +143,26 @@ def prior_of(
             "weight_read_ms": Term(read, max(read, 1.0), BETA),
         }
         if known.model.experts is not None and known.expert_share < 1:
-            share = known.expert_share
             terms[EXPERTS] = Term(known.experts_ms / alpha, KNOWN, ALPHA, lognormal=True)
+            terms[SHARE] = Term(known.expert_share, KNOWN, lognormal=True)
         source = f"the estimate of {known.model.name} on {cards} x {key.accelerator}"
     least = min((run.measured.ttft_ms for run in runs if run.measured.ttft_ms is not None), default=0.0)
-    terms["client_offset_ms"] = Term(0.0, max(CATALOGUE["client_offset_ms"].spread, least / 2))
+    for name in (OFFSET, IDLE):
+        terms[name] = terms[name]._replace(spread=max(terms[name].spread, least / 2))
+    if not _slower_alone(runs):
+        del terms[IDLE]
     chosen = tuple(name for name in names if name in terms)
-    return Prior(chosen, tuple(terms[name] for name in chosen), share, source)
+    return Prior(chosen, tuple(terms[name] for name in chosen), source)
+
+
+def _slower_alone(runs: Sequence[BenchmarkRun]) -> bool:
+    """Return whether lone requests have a longer TTFT than requests of the same shape beside others."""
+    timed = [(run, run.measured.ttft_ms) for run in runs if run.measured.ttft_ms]
+    return any(
+        alone.is_alone and alone.shape == run.shape and not run.is_alone and ttft_ms > SLOWER_ALONE * other_ms
+        for alone, ttft_ms in timed
+        for run, other_ms in timed
+    )
 
 
 def starts(prior: Prior, runs: Sequence[BenchmarkRun]) -> list[tuple[FloatArray, BoolArray]]:

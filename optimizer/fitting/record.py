@@ -35,15 +35,21 @@ class TokenStats(NamedTuple):
         return self if known else self._replace(deviation=(cv or 0.0) * (self.mean or 0.0))
 
 
+NEARLY_ROUND = 0.001
+"""Largest relative difference from a round number that counts as that number."""
 ASSUMED_CV = 0.3
 """Coefficient of variation of lengths that differ by an unknown amount, so that users are not in step."""
 
 
 def _is_round(mean: float) -> bool:
-    """Return whether a mean looks like that of equal lengths: an integer, or almost a round number."""
-    digits = 10 ** max(math.floor(math.log10(max(mean, 1.0))) - 1, 0)
-    near = min(abs(mean / max(round(mean / unit), 1) / unit - 1) for unit in (digits, 64))
-    return mean == round(mean) or near < 0.002
+    """Return whether a mean looks like that of equal lengths: an integer, or almost a round number.
+
+    Round numbers are far apart, by 4 to 50 %, so that few means are near one by chance.
+    """
+    most = max(mean, 1.0)
+    units = 10 ** math.floor(math.log10(most)) / 2, 2.0 ** (round(math.log2(most)) - 4)
+    near = min(abs(mean / max(round(mean / unit), 1) / unit - 1) for unit in units)
+    return mean == round(mean) or near < NEARLY_ROUND
 
 
 UNKNOWN = TokenStats()

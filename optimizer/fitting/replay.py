@@ -124,7 +124,9 @@ class BenchmarkReplay:
     def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
         """Return the client's delay in a closed loop [ms], estimated from a few requests."""
         users = self.run.max_in_flight or 1
-        if users == 1 or not (times.pipeline_depth or times.front_end_lag):
+        if users == 1:
+            return times.client_offset_ms + times.idle_offset_ms
+        if not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms
         few = min(max(FEW_LIVES * users, MIN_CLOSED), len(requests))
         sample = replace(

@@ -52,9 +52,9 @@ class TokenCounts(NamedTuple):
         )
 
     @property
-    def equal(self) -> "TokenCounts":
-        """Equal lengths of the same mean, instead of an assumed spread."""
-        return TokenCounts.of(self.mean, 0.0) if self.assumed else self
+    def narrower(self) -> "TokenCounts":
+        """Lengths of the same mean that differ half as much, if their spread is assumed."""
+        return TokenCounts.of(self.mean, self.cv / 2 * self.mean) if self.assumed else self
 
     def lengths(self, least: int = 0) -> Lengths:
         """Convert to a length distribution of the simulator; lengths are at least `least`."""

@@ -19,7 +19,7 @@ def client_ms(rows: npt.NDArray[Any], times: Coefficients) -> FloatArray:
     """
     if not isinstance(times, IterationCoefficients):
         return np.zeros(len(rows))
-    if not (times.pipeline_depth or times.front_end_lag or times.pause_offset_ms):
+    if not (times.pipeline_depth or times.front_end_lag or times.pause_offset_ms or times.idle_offset_ms):
         return np.full(len(rows), times.client_offset_ms)
     others = in_progress(rows["sent_ms"], rows["last_ms"])
     return delay_ms(times, others, _token_ms(rows), _pause_ms(rows["sent_ms"]))
@@ -38,6 +38,7 @@ def delay_ms(
     """
     other = np.minimum(others, 1)
     lag_ms = times.client_offset_ms + (times.pipeline_depth * other + times.front_end_lag * others) * token_ms
+    lag_ms += times.idle_offset_ms * (1 - other)
     return lag_ms - times.pause_offset_ms * other * np.expm1(-pause_ms / PAUSE_MS)
 
 
@@ -50,9 +51,12 @@ def _pause_ms(sent_ms: FloatArray) -> FloatArray:
 
 
 def in_progress(sent_ms: FloatArray, last_ms: FloatArray) -> IntArray:
-    """Return the number of other requests in progress when each request is sent, shape (R,)."""
+    """Return the number of other requests in progress when each request is sent, shape (R,).
+
+    Requests that are sent at the same time count.
+    """
     sent, ended = np.sort(sent_ms), np.sort(last_ms[~np.isnan(last_ms)])
-    before = np.searchsorted(sent, sent_ms, side="left")
+    before = np.searchsorted(sent, sent_ms, side="right") - 1
     over = np.searchsorted(ended, sent_ms, side="right")
     return np.asarray(np.maximum(before - over, 0))
 

@@ -11,7 +11,7 @@ class IterationCoefficients(NamedTuple):
 
     a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e if there
     are prompts, plus s if n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c tokens
-    computed after `start` others. The last four fields are not part of this time; they are added to the
+    computed after `start` others. The last five fields are not part of this time; they are added to the
     latencies that clients see (eq. 100).
     """
 
@@ -45,6 +45,8 @@ class IterationCoefficients(NamedTuple):
     """c₂: additional delay for each other request in progress [iterations]."""
     pause_offset_ms: float = 0.0
     """c₃: additional delay while other requests are in progress, long after the last prompt was sent [ms]."""
+    idle_offset_ms: float = 0.0
+    """c₄: additional delay if no other request is in progress [ms]."""
 
 
 class ProcessorSharingCoefficients(NamedTuple):

@@ -139,6 +139,8 @@ class ClientTimes(RowArrays):
     pause_offset_ms: FloatArray
     """c₃: additional TTFT while other requests are in progress, long after the previous prompt was sent [ms].
     """
+    idle_offset_ms: FloatArray
+    """c₄: additional TTFT if no other request is in progress [ms]."""
 
     @classmethod
     def none(cls, rows: int) -> Self:
@@ -160,7 +162,8 @@ class ClientTimes(RowArrays):
         paused = -np.expm1(-np.log1p(scv / (rate * PAUSE_MS)) / scv)
         other = np.minimum(in_progress, 1.0)
         depth = self.pipeline_depth * other + self.front_end_lag * in_progress
-        return self.offset_ms + depth * itl_ms + self.pause_offset_ms * other * paused
+        idle_ms = self.idle_offset_ms * (1 - other)
+        return self.offset_ms + depth * itl_ms + self.pause_offset_ms * other * paused + idle_ms
 
 
 class EngineLaw(Law):

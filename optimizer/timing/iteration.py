@@ -44,7 +44,7 @@ class _ReferenceTerms(Document):
 
 
 class FurtherTerms(Document):
-    """Terms beyond llm-inferno's three: eight for the time of an iteration, four for client delays."""
+    """Terms beyond llm-inferno's three: eight for the time of an iteration, five for client delays."""
 
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
     """Time for sampling, scheduling and launching [ms per request in the iteration]; can be negative if every
@@ -74,6 +74,8 @@ class FurtherTerms(Document):
     """Additional delay of the first token if other requests are in progress and the last prompt was sent
     seconds ago [ms].
     """
+    idle_offset_ms: Milliseconds = Field(0.0, alias="idleOffset")
+    """Additional delay of the first token if no other request is in progress [ms]."""
 
 
 class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the last base first
@@ -303,7 +305,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the fifteen coefficients, the token budget, and whether full prompts are computed first."""
+        """Return the sixteen coefficients, the token budget, and whether full prompts are computed first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -311,7 +313,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:
-        """Return the latency model of R rows from parameters in the order of `parameters`, shape (17, R)."""
+        """Return the latency model of R rows from parameters in the order of `parameters`, shape (18, R)."""
         *coefficients, budget, whole = parameters
         table = np.column_stack(coefficients)
         times, seen = np.split(table, [len(fields(IterationTimes))], axis=1)

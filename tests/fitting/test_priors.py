@@ -1,11 +1,23 @@
 """The prior without an estimate covers the models of the catalogue on all accelerators that hold them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from optimizer.errors import SpecError
 from optimizer.fitting.options import MeasuredSetup
-from optimizer.fitting.priors import ALPHA, BETA, CATALOGUE, EXPERTS, GAMMA, iterations_of, prior_of
+from optimizer.fitting.priors import (
+    ALPHA,
+    BETA,
+    CATALOGUE,
+    EXPERTS,
+    GAMMA,
+    IDLE,
+    SHARE,
+    iterations_of,
+    prior_of,
+)  # fmt: skip
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.profiles.capacity import split_problem
 from optimizer.profiles.catalogue import load_catalogue
@@ -55,7 +67,7 @@ def test_the_prior_covers_the_catalogue() -> None:
 
 def test_the_prior_of_a_known_pair_is_its_estimate() -> None:
     key = MeasuredSetup("gpt-oss-20b", "H200")
-    prior = prior_of("gpt-oss-20b", key, 1, [RUN], (*CATALOGUE, EXPERTS))
+    prior = prior_of("gpt-oss-20b", key, 1, [RUN], (*CATALOGUE, EXPERTS, SHARE))
     known = iterations_of("gpt-oss-20b", key, 1)
     assert known is not None
     law = prior.law(np.zeros(len(prior.names)))
@@ -67,6 +79,15 @@ def test_the_prior_of_a_known_pair_is_its_estimate() -> None:
     assert attention_ms == pytest.approx(1000 * known.prompt_attention_ms(500))
     other = prior_of("m", MeasuredSetup("m", "H200"), 1, [RUN], (*CATALOGUE, EXPERTS))
     assert EXPERTS not in other.names
+
+
+def test_an_idle_engine_is_slower_only_if_lone_requests_are() -> None:
+    for others_ms, slower in ((49.0, False), (40.0, True)):
+        beside = replace(RUN, max_in_flight=8, measured=RunMeasurements(others_ms, 12.0))
+        prior = prior_of("m", MeasuredSetup(), 1, [RUN, beside], tuple(CATALOGUE))
+        assert (IDLE in prior.names) is slower
+    longer = replace(beside, prompts=TokenCounts.of(2000, 0))
+    assert IDLE not in prior_of("m", MeasuredSetup(), 1, [RUN, longer], tuple(CATALOGUE)).names
 
 
 def test_points_and_values_of_a_prior_are_inverse() -> None:

@@ -123,7 +123,8 @@ class ContinuousQueues(QueueModel):
     @property
     def is_non_monotone(self) -> BoolArray:
         """Mask of rows in which a latency can fall as the rate grows: more prompts share an iteration."""
-        return self.whole_prompts | (self.replicas.client.pause_offset_ms > 0)
+        client = self.replicas.client
+        return self.whole_prompts | (client.pause_offset_ms > 0) | (client.idle_offset_ms > 0)
 
     @property
     def law_type(self) -> type[Law]:

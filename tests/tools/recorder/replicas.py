@@ -28,6 +28,7 @@ _LAWS = {
         "perPrompt": "--per-prompt", "expertRead": "--expert-read", "expertShare": "--expert-share",
         "clientOffset": "--client-offset", "pipelineDepth": "--pipeline-depth",
         "frontEndLag": "--front-end-lag", "pauseOffset": "--pause-offset",
+        "idleOffset": "--idle-offset",
     },
 }  # fmt: skip
 _TARGETS = {"slo-ttft": "--target-ttft", "slo-itl": "--target-itl", "slo-e2e": "--target-e2e"}
