@@ -129,7 +129,10 @@ class FitProblem:
         return replace(self, rows=self.rows._replace(noise=noise))
 
     def effect_of_assumed_lengths(self, law: IterationCoefficients) -> FloatArray:
-        """Return the change of the logarithms of metrics if assumed lengths differ half as much, shape (N,)."""
+        """Return the change of the logarithms of metrics if assumed lengths differ half as much, shape (N,).
+
+        Equal lengths would be no alternative: a mean that is not round shows that lengths differ.
+        """
         narrower = [
             replace(one.run, prompts=one.run.prompts.narrower, answers=one.run.answers.narrower)
             for one in self.replays

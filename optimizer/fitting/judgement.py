@@ -71,8 +71,8 @@ def cost_of_assumed_lengths(
     size, change, source = max(times, default=(0.0, 0.0, ""))
     if size > SPOILT:
         yield (
-            f"if lengths differ half as much as assumed, TTFTs change by up to {change:+.0%} ({source}); state "
-            "--in-tokens-cv and --out-tokens-cv"
+            f"if lengths differ half as much as assumed, TTFTs change by up to {change:+.0%} ({source}); "
+            "state --in-tokens-cv and --out-tokens-cv"
         )
 
 

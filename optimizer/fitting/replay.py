@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.fitting.runs import Arrivals, BenchmarkRun
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.engine import SimulatedRun, advance, run_of
@@ -103,17 +103,19 @@ class BenchmarkReplay:
         Raises:
             AnalysisError: an iteration would take no time.
         """
-        return _mean([self._simulate(requests, times, detailed=detailed) for requests in self.draws])
+        pause_ms = self.run.think_ms + self._lag_ms(times)
+        return _mean([self._simulate(each, times, pause_ms, detailed=detailed) for each in self.draws])
 
-    def _simulate(self, requests: Requests, times: IterationCoefficients, *, detailed: bool) -> RunMetrics:
-        users_pause = requests.think_ms is not None
-        if users_pause and (pause_ms := self.run.think_ms + self._lag_ms(requests, times)) > 0:
+    def _simulate(
+        self, requests: Requests, times: IterationCoefficients, pause_ms: float, *, detailed: bool
+    ) -> RunMetrics:
+        if requests.think_ms is not None and pause_ms > 0:
             requests = replace(requests, think_ms=np.full(len(requests), pause_ms))
         machine = initial_state(requests, self.limits)
         advance(machine, times, self.limits, self.span_ms)
         if self._ran_out(requests, int(machine.state[0]["next_row"])):
             more = _requests(self.run, min(4 * len(requests), MAX_REQUESTS), np.random.SeedSequence(SEED))
-            return self._simulate(more, times, detailed=detailed)
+            return self._simulate(more, times, pause_ms, detailed=detailed)
         return _figures(run_of(machine, requests, times), self.span_ms, detailed=detailed)
 
     def _ran_out(self, requests: Requests, sent: int) -> bool:
@@ -121,12 +123,12 @@ class BenchmarkReplay:
         endless = requests.think_ms is not None and self.run.requests is None
         return endless and len(requests) <= min(sent, MAX_REQUESTS - 1) and self.span_ms < math.inf
 
-    def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
+    def _lag_ms(self, times: IterationCoefficients) -> float:
         """Return the client's delay in a closed loop [ms], estimated from a few requests."""
-        users = self.run.max_in_flight or 1
+        users, requests = self.run.max_in_flight or 1, self.draws[0]
         if users == 1:
             return times.client_offset_ms + times.idle_offset_ms
-        if not (times.pipeline_depth or times.front_end_lag):
+        if requests.think_ms is None or not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms
         few = min(max(FEW_LIVES * users, MIN_CLOSED), len(requests))
         sample = replace(
@@ -137,10 +139,10 @@ class BenchmarkReplay:
         )
         machine = initial_state(sample, self.limits)
         advance(machine, times, self.limits, self.span_ms)
-        figures = _figures(run_of(machine, sample, times), self.span_ms, detailed=False)
-        itl_ms = 0.0 if math.isnan(figures.itl_ms) else figures.itl_ms
+        rows = machine.rows[machine.rows["last_ms"] <= self.span_ms]
+        itl_ms = _itl_ms(rows["out_tokens"] - 1, rows["last_ms"] - rows["first_ms"])
         depth = times.pipeline_depth + times.front_end_lag * (users - 1)
-        return times.client_offset_ms + depth * itl_ms
+        return times.client_offset_ms + (0.0 if math.isnan(itl_ms) else depth * itl_ms)
 
 
 def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Requests:
@@ -179,7 +181,7 @@ def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics
     whole_ms = span_ms if span_ms < math.inf else float(last_ms.max())
     figures = RunMetrics(
         ttft_ms=float(np.median(ttft)),
-        itl_ms=float(spans.sum() / gaps.sum()) if gaps.sum() > 0 else math.nan,
+        itl_ms=_itl_ms(gaps, spans),
         throughput_rps=count / whole_ms * MS_PER_S,
         completed=count,
     )
@@ -191,6 +193,12 @@ def _figures(run: SimulatedRun, span_ms: float, *, detailed: bool) -> RunMetrics
         itl_percentiles=_percentiles(itl[~np.isnan(itl)]),
         in_flight=float(run.e2e_ms[ended].sum() / whole_ms),
     )
+
+
+def _itl_ms(gaps: IntArray, spans_ms: FloatArray) -> float:
+    """Return the total time between first and last tokens divided by the number of gaps [ms]."""
+    count = gaps.sum()
+    return float(spans_ms.sum() / count) if count > 0 else math.nan
 
 
 def with_fewer_requests(run: BenchmarkRun) -> BenchmarkRun:

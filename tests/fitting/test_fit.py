@@ -155,9 +155,8 @@ def test_a_run_that_spoils_the_others_is_named() -> None:
     assert fit([benchmark([*runs[:3], runs[4]])], FitOptions(leave_out=False)).fit.spoiled_by is None
 
 
-def test_a_law_is_never_flat_where_runs_rise() -> None:
-    """Figures of a mixture of experts whose ITL grows less than linearly, as in published sweeps."""
-    rows = ((1, 20, 96, 5.0, 0.244), (16, 96, 636, 16.0, 1.19), (64, 384, 2364, 18.0, 3.8))
+def fitted_mixture(*rows: tuple[int, int, float, float, float]) -> FittedProfile:
+    """Fit users, requests, TTFT [ms], ITL [ms] and throughput [requests/s] of a mixture of experts."""
     lengths = TokenCounts.of(1000, 0.0), TokenCounts.of(800, 0.0)
     runs = [
         BenchmarkRun(
@@ -167,12 +166,32 @@ def test_a_law_is_never_flat_where_runs_rise() -> None:
         for users, requests, ttft_ms, itl_ms, rate_rps in rows
     ]  # fmt: skip
     key = MeasuredSetup("qwen3-235b-a22b", "H200", 4, "fp8")
-    found = fit([benchmark(runs)], FitOptions(leave_out=False, key=key))
+    return fit([benchmark(runs)], FitOptions(leave_out=False, key=key))
+
+
+@pytest.mark.slow
+def test_a_law_is_never_flat_where_runs_rise() -> None:
+    """The ITL of a mixture grows less than linearly, as in published sweeps."""
+    rows = ((1, 20, 96, 5.0, 0.244), (16, 96, 636, 16.0, 1.19), (64, 384, 2364, 18.0, 3.8))
+    found = fitted_mixture(*rows)
     times = [point.predicted_itl_ms or 0.0 for point in found.points]
     assert times[0] < 0.6 * times[1] < 0.6 * times[2]
-    assert found.iteration.expert_share == pytest.approx(8 / 128)
+    assert times == pytest.approx([row[3] for row in rows], rel=0.12)
+    low, high = found.fit.intervals["expertShare"]
+    assert low < 8 / 128 < high
     assert found.max_batch_size == 0
     assert "estimate of qwen3-235b-a22b" in found.fit.prior
+
+
+@pytest.mark.slow
+def test_the_ttft_of_lone_requests_can_be_the_longest() -> None:
+    rows = ((1, 64, 520, 17.0, 0.0709), (8, 128, 300, 26.0, 0.3796), (64, 512, 560, 52.0, 1.5199))
+    found = fitted_mixture(*rows)
+    times = [(point.predicted_ttft_ms, point.predicted_itl_ms) for point in found.points]
+    for (ttft_ms, itl_ms), (_, _, measured_ttft_ms, measured_itl_ms, _) in zip(times, rows, strict=True):
+        assert ttft_ms == pytest.approx(measured_ttft_ms, rel=0.1)
+        assert itl_ms == pytest.approx(measured_itl_ms, rel=0.05)
+    assert found.iteration.idle_offset_ms > 100
 
 
 def test_reports_of_two_models_are_rejected() -> None:

@@ -171,6 +171,9 @@ def test_vllm_bench_without_details() -> None:
     assert not found.remarks
     (other,) = parse_benchmark("r.json", vllm(total_input_tokens=200 * 512 + 5_010)).runs
     assert (other.prompts.cv, other.prompts.assumed, other.answers.assumed) == (0.3, True, False)
+    for each, differ in ((929.6, True), (938.4, True), (999.7, False), (1536.8, False), (128.05, False)):
+        (near,) = parse_benchmark("r.json", vllm(total_output_tokens=200 * each)).runs
+        assert near.answers.assumed is differ, each
     (named,) = parse_benchmark(
         "r.json", vllm(total_input_tokens=200 * 512 + 5_010, dataset_name="sharegpt")
     ).runs
