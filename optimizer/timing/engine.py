@@ -160,10 +160,10 @@ class ClientTimes(RowArrays):
         """
         scv = np.maximum(arrival_scv, MIN_SCV)
         paused = -np.expm1(-np.log1p(scv / (rate * PAUSE_MS)) / scv)
-        other = np.minimum(in_progress, 1.0)
+        other: FloatArray = np.minimum(in_progress, 1.0)
         depth = self.pipeline_depth * other + self.front_end_lag * in_progress
-        idle_ms = self.idle_offset_ms * (1 - other)
-        return self.offset_ms + depth * itl_ms + self.pause_offset_ms * other * paused + idle_ms
+        delay_ms = self.offset_ms + depth * itl_ms + self.pause_offset_ms * other * paused
+        return delay_ms + self.idle_offset_ms * (1.0 - other)
 
 
 class EngineLaw(Law):
