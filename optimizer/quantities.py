@@ -7,7 +7,7 @@ small or too large for any load, latency or cost.
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
-from math import isfinite
+from math import floor, isfinite, log10
 
 MIN_PLAIN, MAX_PLAIN = 1e-9, 1e15
 """Quantities outside these bounds are written with an exponent."""
@@ -22,6 +22,13 @@ def counted(number: float, noun: str, plural: str = "") -> str:
     """
     shown = f"{number:,}" if isinstance(number, int) else quantity(number)
     return f"{shown} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def counted_of(number: int, total: int, noun: str) -> str:
+    """Return a part of a whole with its noun: ``5 of 10 servers``; ``all 10 servers``, ``1 server``."""
+    if number != total:
+        return f"{number:,} of {counted(total, noun)}"
+    return f"{'all ' if total > 1 else ''}{counted(total, noun)}"
 
 
 def be(number: float) -> str:
@@ -43,6 +50,28 @@ def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
     if abs(value) >= 10**digits:
         return f"{plus}{value:,.0f}"
     return f"{plus}{Decimal(f'{value:.{digits}g}') + 0:,f}"
+
+
+def parts_text(part: float, total: float, digits: int = 4) -> tuple[str, str, str]:
+    """Return a part, the rest, and their sum as text, so that the texts add up: 206.8, 42.0 and 248.8.
+
+    All have the same decimals, but a part or a rest that is not 0 and would read as 0 has two digits.
+
+    Args:
+        part: the part, at most `total`.
+        total: the sum.
+        digits: significant digits of the sum.
+    """
+    decimals = max(digits - 1 - floor(log10(total)), 0) if total > 0 else 0
+    part_shown, total_shown = round(part, decimals), round(total, decimals)
+    while decimals and all(value == round(value, decimals - 1) for value in (part_shown, total_shown)):
+        decimals -= 1
+    rest, rest_shown = total - part, round(total_shown - part_shown, decimals)
+    first, second = (
+        f"{shown:,.{decimals}f}" if shown else quantity(value, 2) if value > MIN_PLAIN * total else "0"
+        for value, shown in ((part, part_shown), (rest, rest_shown))
+    )
+    return first, second, f"{total_shown:,.{decimals}f}"
 
 
 def precise(value: float) -> str:

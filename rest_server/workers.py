@@ -35,6 +35,12 @@ class QueueFullError(InferplanError):
         """Time after which clients should try again [s]."""
 
 
+class ServiceStoppingError(InferplanError):
+    """Raised for work that an open web page requests while the service stops; requests have ended by then."""
+
+    http_status = 503
+
+
 class RequestTimeoutError(InferplanError):
     """Raised when a request exceeds its time limit, while waiting or during its work."""
 
@@ -64,6 +70,7 @@ class SolverWorkers:
         processes = self.size if studies else min(settings.solver_processes, self.size)
         self._processes = SolverProcesses(processes if settings.solver_processes else 0)
         self._mean_s = 0.0
+        self._closed = False
 
     running: int = 0
     """Number of busy workers."""
@@ -86,6 +93,7 @@ class SolverWorkers:
 
         Raises:
             QueueFullError: the queue is full.
+            ServiceStoppingError: the workers are closed.
             RequestTimeoutError: the time limit is exceeded.
             ClientDisconnectedError: the client has disconnected.
             HTTPException: a body that the route does not read is too large, or does not arrive in time.
@@ -120,6 +128,8 @@ class SolverWorkers:
             self.waiting -= 1
         entered = time.perf_counter()
         try:
+            if self._closed:
+                raise ServiceStoppingError("the service is stopping; start it again")
             job, leaves = Job(work, before), bool(self._processes.count) and is_remotable(work)
             in_thread = partial(self._processes.run, job) if leaves else job.run_here
             future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
@@ -158,7 +168,8 @@ class SolverWorkers:
         self._processes.start()
 
     async def close(self) -> None:
-        """Wait for running work, then end threads and processes."""
+        """Accept no more work, wait for the running one, then end threads and processes."""
+        self._closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.cli.main import main
-from optimizer.quantities import be, counted, percent, quantity, share_text
+from optimizer.quantities import be, counted, counted_of, parts_text, percent, quantity, share_text
 from optimizer.spec.writing import write_document
 
 EXPONENT = re.compile(r"\d[eE][+-]?\d")
@@ -113,3 +113,23 @@ def test_one_of_a_thing_is_singular(tmp_path: Path, capsys: pytest.CaptureFixtur
     )  # fmt: skip
     assert "1 card" in text
     assert not ONE_OF_MANY.findall(text)
+
+
+def test_a_part_is_counted_with_its_whole() -> None:
+    texts = [counted_of(number, total, "server") for number, total in ((5, 10), (10, 10), (1, 1), (0, 0))]
+    assert texts == ["5 of 10 servers", "all 10 servers", "1 server", "0 servers"]
+
+
+@pytest.mark.parametrize(
+    ("part", "total", "texts"),
+    [
+        (206.84, 248.79, ("206.8", "42.0", "248.8")),  # the rest is 41.95
+        (5.0, 20.0, ("5", "15", "20")),
+        (0.0, 2.5, ("0", "2.5", "2.5")),
+        (1234.5, 23456.7, ("1,234", "22,223", "23,457")),
+        (0.001, 100.0, ("0.001", "100", "100")),
+        (0.0, 0.0, ("0", "0", "0")),
+    ],
+)
+def test_parts_add_up_as_shown(part: float, total: float, texts: tuple[str, str, str]) -> None:
+    assert parts_text(part, total) == texts

@@ -36,16 +36,16 @@ from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_pla
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
 from optimizer.quantities import counted
-from optimizer.render.plan_sections import candidate_sections, plan_sections
+from optimizer.render.plan_sections import PlanOutlook, candidate_sections, plan_sections
 from optimizer.render.progress import working
 from optimizer.render.simulation_sections import simulated_repair_sections, simulation_sections
 from optimizer.schema.faults import Fault
 from optimizer.section import Section, sentence
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
-from optimizer.studies.estimates import EstimatePrice, price_of_estimates
-from optimizer.studies.overload import Overload, find_overload
-from optimizer.studies.shortage import Shortage, find_shortage
+from optimizer.studies.estimates import price_of_estimates
+from optimizer.studies.overload import find_overload
+from optimizer.studies.shortage import find_shortage
 from optimizer.studies.simulation.simulation_document import Simulation
 from optimizer.text import capitalised, printable
 
@@ -168,21 +168,19 @@ def _print_plan(
 
 def _tables(plan: Plan, system: System, arguments: argparse.Namespace, timings: Timings) -> list[Section]:
     """Return the tables of a plan, with those of the studies that solve again if they are requested."""
-    overload: Overload | None = None
-    price: EstimatePrice | None = None
-    shortage: Shortage | None = None
+    outlook = PlanOutlook()
     if arguments.json:
         return []
     if not arguments.csv and arguments.table is None:
         with timings.stage("shortage"), working("searching for cards that serve everything"):
-            shortage = find_shortage(system, plan)
+            outlook = outlook._replace(shortage=find_shortage(system, plan))
     if _shows("overload", arguments):
         with timings.stage("overload"), working("trying other options"):
-            overload = find_overload(system, plan)
+            outlook = outlook._replace(overload=find_overload(system, plan))
     if _shows("estimates", arguments):
         with timings.stage("estimates"), working("trying the middle of the estimates"):
-            price = price_of_estimates(system, plan)
-    return plan_sections(plan, system, overload, price, shortage)
+            outlook = outlook._replace(price=price_of_estimates(system, plan))
+    return plan_sections(plan, system, outlook, arguments.scale)
 
 
 def next_command(plan: Plan, arguments: argparse.Namespace) -> Section:

@@ -84,7 +84,7 @@ def _origin(arguments: argparse.Namespace) -> "PageMetadata":
     given = datetime.fromtimestamp(int(epoch), UTC).date().isoformat() if epoch.isdecimal() else ""
     source = "standard input" if arguments.path == "-" else Path(arguments.path).name or arguments.path
     date = given if arguments.date is None else arguments.date
-    return PageMetadata(__version__, source, date, arguments.scale or 1.0)
+    return PageMetadata(__version__, source, date, arguments.scale)
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -39,10 +39,10 @@ def report_plan(system: System, options: ReportOptions, progress: Progress = ign
 
 
 def _page(report: Report, system: System, options: ReportOptions) -> bytes:
-    from optimizer.render.pages import render_report
+    from optimizer.render.pages import PageMetadata, render_report
 
     assert options.format != "json"
-    return render_report(report, system, options.format).encode()
+    return render_report(report, system, options.format, PageMetadata(scale=options.scale)).encode()
 
 
 STUDY = Study(

@@ -22,10 +22,10 @@ from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.features.shared_queues.uses import QueueMember, SharedQueueUse
 from optimizer.features.versions.uses import SplitUse
 from optimizer.money import cost_amount, cost_unit
-from optimizer.plan.notebook import notebook_table, plan_section
+from optimizer.plan.notebook import MARK, are_mixed, notebook_table, plan_section
 from optimizer.plan.tabular import MEAN_LIMITS, data_frame, mean_limits, placed_values
 from optimizer.printed import Printed
-from optimizer.quantities import counted
+from optimizer.quantities import counted, counted_of
 from optimizer.schema import AllocationData, CurrentPool, Load, Server
 from optimizer.schema.allocations import PoolMode
 from optimizer.schema.pools import Placement, Pool
@@ -332,7 +332,10 @@ class Plan(Printed, Warned):
     def _caption(self) -> str:
         """Status, cost and service of the plan in one line."""
         cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
-        estimated = "; ~ token times are estimated, not measured" if self.estimated_pools else ""
+        estimated = ""
+        if self.estimated_pools:
+            mark = MARK if are_mixed(pool for pools in self.allocations.values() for pool in pools) else ""
+            estimated = f";{mark} token times are estimated, not measured"
         reserves = f"; {self.reserve_text}" if self.reserves else ""
         return f"{self.status} plan, {cost}, {self.service_text}{reserves}{estimated}"
 
@@ -373,7 +376,7 @@ class Plan(Printed, Warned):
     def service_text(self) -> str:
         """Describe the number of servers that are served in full."""
         servers = len(self.documented)
-        return f"{servers - len(self.short_servers):,} of {counted(servers, 'server')} served in full"
+        return f"{counted_of(servers - len(self.short_servers), servers, 'server')} served in full"
 
     @property
     def requires_reserve(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 The functions take rows of plain values and pools, not plans.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
 from typing import Any
@@ -14,11 +14,19 @@ from optimizer.quantities import quantity, share_text
 from optimizer.section import RPM, Column, Paragraph, Section, name, table, words
 
 MARK = " ~"
-"""Suffix of the accelerator of a pool whose token times are estimated."""
+"""Suffix of the accelerator of a pool whose token times are estimated, if those of other pools are not."""
 _ALERT = ' style="color:#b3261e;font-weight:600"'
 """HTML style of the row of a server that is not fully served."""
 
 Row = Mapping[str, Any]
+
+
+def are_mixed(pools: Iterable[Any]) -> bool:
+    """Return whether the token times of some pools are estimated, and those of others are not.
+
+    Only then are estimated ones marked; if all are, a note says so.
+    """
+    return len({pool.estimated is None for pool in pools}) > 1
 
 
 def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> str:
@@ -56,6 +64,7 @@ def _cell(column: Column, row: Row) -> str:
 def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
     """Return the columns of the table; metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
+    mark = MARK if are_mixed(pools) else ""
     has_targets = any(pool.other_targets for pool in pools)
     figures = [
         Column(
@@ -67,7 +76,7 @@ def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
         figures.append(words("targets (limits)", _targets))
     return [
         name("server", lambda row: row["server"]),
-        name("accelerator", _accelerator),
+        name("accelerator", lambda row: (row["accelerator"] or "") + mark * bool(row.get("estimated"))),
         Column("replicas", lambda row: f"{row['num_replicas']:,}"),
         Column("load", lambda row: quantity(row["arrival_rate_rpm"]), RPM, rank=3),
         Column("capacity", lambda row: quantity(row["max_arrival_rate_rpm"]), RPM, rank=4),
@@ -76,10 +85,6 @@ def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
         Column("served", lambda row: share_text(row["served_fraction"])),
         words("reason", lambda row: row["reason"] or "", none=""),
     ]
-
-
-def _accelerator(row: Row) -> str:
-    return f"{row['accelerator'] or ''}{MARK if row.get('estimated') else ''}"
 
 
 def _figure(metric: str, row: Row) -> str:

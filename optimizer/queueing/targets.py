@@ -41,6 +41,16 @@ def target_share(value: float, limit: float | None) -> float | None:
     return None if limit is None else float(target_ratio(value, limit))
 
 
+def target_percent(share: float) -> int:
+    """Return a value as integer percent of its limit: at most 100 if the target is met, at least 101 if not.
+
+    Args:
+        share: the value as a fraction of its limit.
+    """
+    rounded = round(100 * share)
+    return min(rounded, 100) if share <= 1 + MISS_TOLERANCE else max(rounded, 101)
+
+
 def meets_target(
     value: FloatArray | float, limit: FloatArray | float, tolerance: float = MISS_TOLERANCE
 ) -> BoolArray:

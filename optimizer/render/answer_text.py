@@ -1,9 +1,7 @@
 """Sentences that begin every surface: the cost of a plan as an interval, and the load that is not served."""
 
-from collections.abc import Iterator
-
 from optimizer.plan import Plan
-from optimizer.quantities import counted, quantity
+from optimizer.quantities import counted, counted_of, parts_text
 from optimizer.render.money import Money
 from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.shortage import Shortage, WayOut
@@ -11,19 +9,25 @@ from optimizer.text import some_names
 
 TYPICAL = "typical"
 """Word for plans at the middle of estimated token times (`middle`)."""
-IF_TYPICAL = "if token times are in the middle of their estimates"
+IF_TYPICAL = f"if token times are {TYPICAL} (the middle of their estimates)"
 
 
-def cost_interval_text(plan: Plan, price: EstimatePrice | None) -> str:
-    """Return the cost of a plan: ``129.20 USD/h, 72.80 if token times are in the middle of their estimates``.
+def load_text(factor: float | None) -> str:
+    """Return the factor on all loads, to follow a cost or a load; empty without one."""
+    return "" if factor in {None, 1} else f" at {factor:g} times the stated load"
+
+
+def cost_interval_text(plan: Plan, price: EstimatePrice | None, load_factor: float | None = None) -> str:
+    """Return the cost of a plan: ``129.20 USD/h, 72.80 if token times are typical (the middle of their …)``.
 
     Args:
         plan: the plan.
         price: its cautious and typical cost; None if it has no estimated token times, or if its typical cost
             was not requested.
+        load_factor: factor on all loads, which is stated; None without one.
     """
     money = Money.of(plan)
-    text = money.text(plan.total_cost_cents_per_h)
+    text = f"{money.text(plan.total_cost_cents_per_h)}{load_text(load_factor)}"
     if price is None:
         return text
     if price.middle is None:
@@ -31,8 +35,8 @@ def cost_interval_text(plan: Plan, price: EstimatePrice | None) -> str:
     typical = price.middle.total_cost_cents_per_h
     if price.same_service:
         return f"{text}, {money.amount(typical)} {IF_TYPICAL}"
-    served = f"{price.middle.served_in_full:,} of {counted(price.servers, 'server')}"
-    return f"{text}; {IF_TYPICAL}, {served} are served in full, for {money.text(typical)}"
+    served = counted_of(price.middle.served_in_full, price.servers, "server")
+    return f"{text}; {money.text(typical)} {IF_TYPICAL}, with {served} served in full"
 
 
 def measure_first_text(plan: Plan, price: EstimatePrice | None) -> str:
@@ -41,16 +45,16 @@ def measure_first_text(plan: Plan, price: EstimatePrice | None) -> str:
         return ""
     first = price.measure_first[0]
     saving = Money.of(plan).text(first.saving_cents_per_h)
-    return f"Measure first: {first.server} (saves {saving} at {TYPICAL} token times)"
+    return f"Measure first: {first.server} (saves {saving} if its measured times are {TYPICAL})"
 
 
-def not_served_text(shortage: Shortage) -> str:
-    """Return the load that is not served: ``Not served: 40.9 of 248.8 requests/s (5 servers)``."""
+def not_served_text(shortage: Shortage, load_factor: float | None = None) -> str:
+    """Return the load that is not served: ``Not served: 42.0 of 248.8 requests/s (5 servers)``."""
     servers = counted(shortage.servers, "server")
     if not shortage.unserved_rps:
         return f"Not served in full: {servers} of {shortage.of_servers:,}, without load"
-    requests = f"{_rate(shortage.unserved_rps)} of {_rate(shortage.load_rps)} requests/s"
-    return f"Not served: {requests} ({servers})"
+    _, unserved, load = parts_text(shortage.load_rps - shortage.unserved_rps, shortage.load_rps)
+    return f"Not served: {unserved} of {load} requests/s ({servers}){load_text(load_factor)}"
 
 
 def way_out_text(way: WayOut, money: Money) -> str:
@@ -61,16 +65,7 @@ def way_out_text(way: WayOut, money: Money) -> str:
     return f"Serve all for {money.text(way.cost_cents_per_h)}: {cards}"
 
 
-def shortage_text(shortage: Shortage, money: Money) -> str:
+def shortage_text(shortage: Shortage, money: Money, load_factor: float | None = None) -> str:
     """Return the load that is not served, and the cards that would serve it, in two sentences."""
-    return " ".join(f"{sentence}." for sentence in _sentences(shortage, money))
-
-
-def _sentences(shortage: Shortage, money: Money) -> Iterator[str]:
-    yield not_served_text(shortage)
-    if shortage.way_out is not None:
-        yield way_out_text(shortage.way_out, money)
-
-
-def _rate(rps: float) -> str:
-    return f"{rps:,.1f}" if rps >= 1 else quantity(rps, 2)
+    way_out = "" if shortage.way_out is None else f" {way_out_text(shortage.way_out, money)}."
+    return f"{not_served_text(shortage, load_factor)}.{way_out}"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from optimizer.checking.sizes import STEEP
 from optimizer.kinds.table import kinds_of
-from optimizer.quantities import be, counted, precise
+from optimizer.quantities import be, counted, counted_of, precise
 from optimizer.queueing.measures import LATENCIES
 from optimizer.render.estimates import outside_range
 from optimizer.render.explanation_sections import explanation_sections
@@ -57,7 +57,7 @@ def _risks(report: Report, system: System) -> Iterator[str]:
         if doubtful:
             yield f"In simulation targets are missed or too close to call: {some_names(doubtful)}."
     if plan.estimated_pools:
-        count = f"{plan.estimated_pools:,} of {counted(len(pools), 'pool')}"
+        count = counted_of(plan.estimated_pools, len(pools), "pool")
         yield f"Token times of {count} are estimated, not measured."
     others = [warning for warning in plan.warnings if warning.code != STEEP]
     yield from (f"To check in the document: {warning}." for warning in others)

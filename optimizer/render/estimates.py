@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from optimizer.plan import Plan, Pool
 from optimizer.plan.notebook import MARK
-from optimizer.quantities import counted
+from optimizer.quantities import counted_of
 from optimizer.schema import EstimateEnd
 
 MAX_NAMED = 5
@@ -21,30 +21,33 @@ def marked(accelerator: str, estimated: str | None) -> str:
     return accelerator if estimated is None else accelerator + MARK
 
 
+def estimate_note(estimated: Sequence[EstimateEnd | None], noun: str = "pool") -> str:
+    """State which token times are estimates, and of what; empty if none are.
+
+    Args:
+        estimated: for each row, the end of its estimates; None for token times that are no estimates.
+        noun: noun of the rows.
+    """
+    ends = sorted({end for end in estimated if end is not None})
+    if not ends:
+        return ""
+    known = estimated.count(None)
+    count = f"{counted_of(len(estimated) - known, len(estimated), noun)}; " if known else ""
+    return (
+        f"{'~ token' if known else 'Token'} times are estimated from data sheets, not measured "
+        f"({count}{' and '.join(ENDS[end] for end in ends)}); measure before you buy"
+    )
+
+
 def estimates_notes(*plans: Plan) -> list[str]:
     """Return a note on the sources of token times: estimates, measurements, and pools outside their domain.
 
     There is none if all token times were given as plain numbers.
     """
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
-    outside_ranges = [*_estimated(pools), *_measured(pools), *outside_range(plans)]
-    return [". ".join(outside_ranges)] if outside_ranges else []
-
-
-def estimate_note(end: EstimateEnd) -> str:
-    """Explain the mark of estimated values, for a plan whose values are all estimated."""
-    return f"~ token times are estimated from data sheets, not measured ({ENDS[end]}); measure before you buy"
-
-
-def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
-    ends = {pool.estimated for pool in pools if pool.estimated is not None}
-    if ends:
-        count = sum(pool.estimated is not None for pool in pools)
-        yield (
-            "~ token times are estimated from data sheets, not measured "
-            f"({count:,} of {counted(len(pools), 'pool')}; "
-            f"{' and '.join(ENDS[end] for end in sorted(ends))}); measure before you buy"
-        )
+    estimated = estimate_note([pool.estimated for pool in pools])
+    notes = [*([estimated] if estimated else []), *_measured(pools), *outside_range(plans)]
+    return [". ".join(notes)] if notes else []
 
 
 def _measured(pools: Sequence[Pool]) -> Iterator[str]:

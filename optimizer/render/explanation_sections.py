@@ -57,6 +57,7 @@ from optimizer.studies.explanation.explanation_document import (
     WishCost,
 )
 from optimizer.studies.shortage import Shortage, WayOut
+from optimizer.text import capitalised
 from optimizer.units import SECONDS_PER_MINUTE
 
 _BY_POLICY = (
@@ -96,7 +97,8 @@ def _headline(explanation: Explanation) -> Section:
     text.append(Paragraph(money.text(plan.total_cost_cents_per_h), "bold"))
     reserves = f"; {plan.reserve_text}" if plan.requires_reserve else ""
     unlimited = IGNORES_CAPACITIES in explanation.notes
-    text.append(Paragraph(f"{plan.service_text}{reserves}: {proof_text(plan, unlimited=unlimited)}."))
+    proof = capitalised(proof_text(plan, unlimited=unlimited))
+    text.append(Paragraph(f"{capitalised(plan.service_text)}{reserves}. {proof}."))
     return Section(text=text)
 
 

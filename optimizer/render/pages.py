@@ -43,8 +43,8 @@ class PageMetadata(NamedTuple):
     """Name of the input file or folder."""
     date: str = ""
     """Date stated on the page. The caller supplies it, so that equal input gives equal pages."""
-    scale: float = 1.0
-    """Factor by which the loads of the input are multiplied."""
+    scale: float | None = None
+    """Factor by which the loads of the input are multiplied; None without one."""
 
     @property
     def title(self) -> str:
@@ -56,7 +56,6 @@ class PageMetadata(NamedTuple):
         """Return the known metadata as a sentence; empty if nothing is known."""
         parts = [f"Made by inferplan{f' {self.version}' if self.version else ''}"]
         parts += [f"from {printable(self.source)}"] if self.source else []
-        parts += [f"with {self.scale:g} times its loads"] if self.scale != 1 else []
         parts += [f"as of {printable(self.date)}"] if self.date else []
         return f"{' '.join(parts)}."
 
@@ -89,7 +88,7 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
         keep_trailing_newline=True,
     )
     rows = server_rows(system, report.plan, report.overview)
-    parts = _parts(report, system, rows)
+    parts = _parts(report, system, rows, origin.scale)
     shown = PlannedSystem(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
@@ -109,14 +108,14 @@ def _html(report: Report, system: System, origin: PageMetadata) -> str:
     )
 
 
-def _parts(report: Report, system: System, rows: Sequence[TargetRow]) -> list[Section]:
+def _parts(report: Report, system: System, rows: Sequence[TargetRow], scale: float | None) -> list[Section]:
     """Return the sections of a report that have content, with all values as text, and totals as last rows.
 
     They have all columns that have values, except columns that only spell out marks.
     """
     return [
         part
-        for part in map(_as_text, report_sections(report, system, rows))
+        for part in map(_as_text, report_sections(report, system, rows, scale))
         if part.text or part.rows or part.notes or (part.picture and report.overview.pools)
     ]
 
@@ -147,14 +146,14 @@ def _picture(shown: PlannedSystem, name: str) -> str:
 
 def _markdown(report: Report, system: System, origin: PageMetadata) -> str:
     rows = server_rows(system, report.plan, report.overview)
-    made = [] if origin == PageMetadata() else [_escaped(origin.sentence()), ""]
+    made = [_escaped(origin.sentence()), ""] if origin.version else []
     lines = [f"# {_escaped(origin.title)}", "", *made, _escaped(status(report.overview)), ""]
     lines += [_line(("figure", "value", "")), _line(("---", "---:", "---"))]
     for fact in memo_figures(report, system, rows):
         value = _escaped(fact.value)
         shown = f"**{value}**" if fact.state == "missed" else value
         lines.append(_line((_escaped(fact.name), shown, _escaped(fact.note))))
-    for section in _parts(report, system, rows):
+    for section in _parts(report, system, rows, origin.scale):
         if section.picture and not section.rows:
             continue
         lines += [] if lines[-1] == "" else [""]

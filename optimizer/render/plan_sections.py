@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from optimizer.arrays import grouped
@@ -14,11 +15,12 @@ from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
 from optimizer.plan.document import CapacityUse
+from optimizer.plan.notebook import are_mixed
 from optimizer.plan.placements import PlanRow, place_name, rows_of
 from optimizer.plan.token_costs import mean_token_cost, token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.answer_text import cost_interval_text, measure_first_text, shortage_text
-from optimizer.render.estimates import ENDS, estimates_notes, marked
+from optimizer.render.estimates import ENDS, estimate_note, estimates_notes, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import MAX_ALWAYS, columns_of, limited_metrics, other_targets, plan_columns
 from optimizer.render.money import Money
@@ -54,27 +56,36 @@ PARTLY_SERVED = (
 """Note on the table of objectives of a plan with servers that are served in part."""
 
 
+class PlanOutlook(NamedTuple):
+    """Results of other plans of a system, as far as they are known."""
+
+    overload: Overload | None = None
+    """Plans with other options that serve more."""
+    price: EstimatePrice | None = None
+    """Cautious and typical cost."""
+    shortage: Shortage | None = None
+    """Unserved load, with the cards that would serve it."""
+
+
+NO_OUTLOOK = PlanOutlook()
+
+
 def plan_sections(
-    plan: Plan,
-    system: System,
-    overload: Overload | None = None,
-    price: EstimatePrice | None = None,
-    shortage: Shortage | None = None,
+    plan: Plan, system: System, outlook: PlanOutlook = NO_OUTLOOK, load_factor: float | None = None
 ) -> list[Section]:
     """Return the sections of a plan: its cost and service, allocations with their targets, and cards.
 
     Args:
         plan: the plan.
         system: the system that it serves.
-        overload: plans with other options that serve more, if they are known.
-        price: its cautious and typical cost, if they are known.
-        shortage: its unserved load, if it is known.
+        outlook: results of other plans of the system.
+        load_factor: factor on all loads of the document, which is stated; None without one.
     """
     given, system = system, plan.planned_in(system)
     overview = describe(system, plan)
-    rows, costs = server_rows(given, plan, overview), token_costs(plan, system)
+    rows, costs, price = server_rows(given, plan, overview), token_costs(plan, system), outlook.price
     return [
-        headline(plan, system, rows, price, shortage),
+        headline(plan, system, rows, outlook, load_factor),
         _allocations(plan, system, overview, rows, costs),
         *group_sections(plan, queue_rows(system, plan), system),
         *shape_sections(plan),
@@ -82,7 +93,7 @@ def plan_sections(
         *limit_sections(plan),
         *feature_sections(plan, costs),
         unserved_section(plan),
-        overload_section(overload, plan),
+        overload_section(outlook.overload, plan),
         *([] if price is None else [replace(estimates_section(price, plan), on_request=True)]),
         _levels(plan),
     ]
@@ -92,8 +103,8 @@ def headline(
     plan: Plan,
     system: System,
     rows: Sequence[TargetRow],
-    price: EstimatePrice | None = None,
-    shortage: Shortage | None = None,
+    outlook: PlanOutlook = NO_OUTLOOK,
+    load_factor: float | None = None,
 ) -> Section:
     """Return the first lines of a plan: unserved load, cost, targets and proof, in this order.
 
@@ -101,12 +112,14 @@ def headline(
         plan: the plan.
         system: the system that it serves.
         rows: its servers with their targets.
-        price: its cautious and typical cost, if they are known.
-        shortage: its unserved load, if it is known.
+        outlook: results of other plans of the system.
+        load_factor: factor on all loads of the document, which the first line states; None without one.
     """
-    money = Money.of(plan)
-    text = [] if shortage is None else [Paragraph(shortage_text(shortage, money), "bold red")]
-    text.append(Paragraph(cost_interval_text(plan, price), "bold"))
+    money, price, text = Money.of(plan), outlook.price, list[Paragraph]()
+    if outlook.shortage is not None:
+        text.append(Paragraph(shortage_text(outlook.shortage, money, load_factor), "bold red"))
+        load_factor = None
+    text.append(Paragraph(cost_interval_text(plan, price, load_factor), "bold"))
     text.append(_service(plan, rows, mean_token_cost(plan, system)))
     if plan.requires_reserve:
         text.append(Paragraph(f"{capitalised(plan.reserve_text)}.", "yellow" if plan.lacks_reserve else ""))
@@ -130,12 +143,12 @@ def _service(plan: Plan, rows: Sequence[TargetRow], token_cost: float | None) ->
     tight, style = "", "green"
     if nearest is not None:
         row, target = nearest
-        tight = f"; tightest target: {row.server} {target.name} {target.percent}"
+        tight = f"; tightest target: {row.server} {target.name} at {target.verdict}"
         style = "green" if target.share < 1 else ""
     style = style if plan.complete else "yellow"
     money = Money.of(plan)
     each = "" if token_cost is None else f", {money.amount(token_cost)} {money.sum_unit} per million tokens"
-    return Paragraph(f"{plan.service_text} with {cards}{each}{changed}{tight}.", style)
+    return Paragraph(f"{capitalised(plan.service_text)} with {cards}{each}{changed}{tight}.", style)
 
 
 class _TableRow(NamedTuple):
@@ -194,13 +207,12 @@ def _allocation_columns(
     losses = metrics.pop(LOSS.metric, [])
     others = [column for some in metrics.values() for column in some]
     many = len(limited_metrics(kinds, pools)) > MAX_ALWAYS
-    alike = all(pool.estimated is not None for pool in pools)
     per_million = money.column(
         "per million tokens", lambda row: costs.get(row.server) if row.is_first else None, 4, money.sum_unit
     )
     return [
         name("server", _server),
-        name("accelerators", lambda row: _place(row, mark=not alike)),
+        name("accelerators", partial(_place, mark=are_mixed(pools))),
         *([Column("tightest target", _tightest, content="whole")] if many else []),
         *map(_of_pool, (
             *others,
@@ -481,9 +493,11 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
     def estimated(c: int) -> str | None:
         return candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
 
+    ends = [estimated(c) for c in range(len(rows))]
+
     def accelerator(c: int) -> FormattedValue:
         accelerator = arrays.accelerator_names[rows.accelerator[c]]
-        return FormattedValue(marked(accelerator, estimated(c)), accelerator)
+        return FormattedValue(marked(accelerator, ends[c] if None in ends else None), accelerator)
 
     columns = (
         name("server", lambda c: arrays.server_names[rows.server[c]]),
@@ -504,6 +518,7 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
         name("estimated", estimated, rank=FOR_PROGRAMS),
     )
     section = table(f"Candidates ({len(rows)})", columns, range(len(rows)), "candidates")
+    section.notes += [*filter(None, [estimate_note(ends, "candidate")])]
     section.notes += node_price_notes(candidates.system, money)
     pair = name("server", "server"), name("accelerator", "accelerator")
     return [section, rejected_section("Rejected pairs", candidates.rejections(), pair)]

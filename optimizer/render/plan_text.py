@@ -1,21 +1,16 @@
 """Sentences on a plan: its proof, and the load that other options would serve."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from optimizer.plan import Plan, PlanLevel, TargetFigure
 from optimizer.quantities import be, percent
 from optimizer.render.money import Money
-from optimizer.solvers.objectives import CHANGES, VALUE, unit_of_level
+from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, unit_of_level
 from optimizer.studies.overload import OtherOptions, Overload
 
 
-def proved(plan: Plan) -> str:
-    """Describe the proof of a plan whose solver finished: proved optimal, or proved within the gap."""
-    return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
-
-
 def proof_text(plan: Plan, *, unlimited: bool) -> str:
-    """Describe how good a plan is: the best possible, the best found in time, or without proof.
+    """Describe what is proved of a plan: that no other serves more, or costs less; or that nothing is.
 
     Args:
         plan: the plan.
@@ -24,10 +19,25 @@ def proof_text(plan: Plan, *, unlimited: bool) -> str:
     cards = "with any number of cards" if unlimited else "with the cards that exist"
     if plan.status == "heuristic":
         return f"found by a heuristic {cards}, without proof"
-    above = f", at most {percent(plan.gap)} above the optimum" if plan.gap else ""
     if plan.status == "feasible":
+        above = f", at most {percent(plan.gap)} above the optimum" if plan.gap else ""
         return f"the best plan found in time {cards}{above}"
-    return f"the best possible plan {cards}{above}"
+    decisive, more, what = _proved(plan)
+    gap = max((level.gap for level in plan.levels if level.gap and decisive(level)), default=0.0)
+    than = f"over {percent(gap)} {more}" if gap else more
+    return f"proved: no plan {cards} {what.format(than)}"
+
+
+def _proved(plan: Plan) -> tuple[Callable[[PlanLevel], bool], str, str]:
+    """Return the levels that decide how good a plan is, the better direction, and what has it."""
+    if not plan.complete:
+        return is_service, "more", "serves {} load in full, priority by priority"
+    if plan.lacks_reserve:
+        return is_service, "more", "gives {} load its reserve"
+    also = ", moves included" if any(change.before for change in plan.changes) else ""
+    if any(level.name == OFF_PREFERRED for level in plan.levels):
+        also += ", with as much load on preferred accelerators"
+    return lambda level: level.name == VALUE, "less", f"costs {{}}{also}"
 
 
 def is_service(level: PlanLevel) -> bool:

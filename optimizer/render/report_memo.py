@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from optimizer.checking.sizes import STEEP
 from optimizer.money import in_cost_unit
-from optimizer.quantities import be, counted, precise, quantity
+from optimizer.quantities import be, counted, counted_of, parts_text, precise
 from optimizer.render.answer_text import TYPICAL, cost_interval_text, measure_first_text, shortage_text
 from optimizer.render.money import Money
 from optimizer.section import Paragraph, Section
@@ -59,12 +59,13 @@ def key_figures(
     servers = len(plan.documented)
     full = servers - len(plan.short_servers)
     rates = [sum(getattr(item, field) for item in service) / SECONDS_PER_MINUTE for field in _RATES]
-    note = f"{quantity(rates[0])} of {counted(rates[1], 'request')}/s"
-    of_servers = f"{full:,} of {counted(servers, 'server')}"
+    served, _, load = parts_text(*rates)
+    note = f"{served} of {load} {'request' if load == '1' else 'requests'}/s"
+    of_servers = counted_of(full, servers, "server")
     yield Tile("served in full", of_servers, full, "servers", note, "ok" if plan.complete else "missed")
     if plan.requires_reserve:
         required, lacking = len(plan.requires_reserve), len(plan.lacks_reserve)
-        text = f"{required - lacking:,} of {counted(required, 'server')}"
+        text = counted_of(required - lacking, required, "server")
         yield Tile(
             "have their reserve", text, required - lacking, "servers", "", "missed" if lacking else "ok"
         )
@@ -80,9 +81,7 @@ def _tightest(rows: Sequence[TargetRow]) -> Tile:
         return Tile("tightest target", "none", 0.0, note="no served server has a latency target")
     row, target = nearest
     note = f"{row.server}: {target.name} {target.text}"
-    return Tile(
-        "tightest target", f"{target.percent} of the limit", 100 * target.share, "pp", note, target.state
-    )
+    return Tile("tightest target", target.verdict, 100 * target.share, "pp", note, target.state)
 
 
 _RATES = "served_rpm", "load_rpm"
@@ -121,14 +120,24 @@ def memo_figures(report: Report, system: System, rows: Sequence[TargetRow]) -> l
     return [cost, *periods, *others]
 
 
-def memo_section(report: Report, system: System, rows: Sequence[TargetRow]) -> Section:
-    """Return the sentences of the memo, the most important first."""
+def memo_section(
+    report: Report, system: System, rows: Sequence[TargetRow], load_factor: float | None = None
+) -> Section:
+    """Return the sentences of the memo, the most important first.
+
+    Args:
+        report: the report.
+        system: the system that its plan serves.
+        rows: the servers of the plan with their targets.
+        load_factor: factor on all loads of the document, which the first line states; None without one.
+    """
     plan, money = report.plan, Money.of(report.plan)
     text = []
     if not plan.complete:
         shortage = shortage_of(system, plan, _way_out(report))
-        text.append(Paragraph(shortage_text(shortage, money), "red"))
-    text.append(Paragraph(f"{cost_interval_text(plan, report.estimates)}.", "bold"))
+        text.append(Paragraph(shortage_text(shortage, money, load_factor), "red"))
+        load_factor = None
+    text.append(Paragraph(f"{cost_interval_text(plan, report.estimates, load_factor)}.", "bold"))
     text += [Paragraph(line) for line in (_growth(report), _targets(rows)) if line]
     measure_first = measure_first_text(plan, report.estimates)
     text += [Paragraph(f"{measure_first}.")] if measure_first else []
@@ -172,7 +181,7 @@ def _targets(rows: Sequence[TargetRow]) -> str:
     held = f"{missed:,} of {counted(len(targets), 'target')} missed; " if missed else ""
     many = f"; {tight:,} of {counted(len(targets), 'target')} are at 95% or more" if tight > 1 else ""
     return capitalised(
-        f"{held}the tightest target is {worst.name} of {server}: {worst.text} ({worst.percent}){many}."
+        f"{held}the tightest target is {worst.name} of {server}: {worst.text} ({worst.verdict}){many}."
     )
 
 

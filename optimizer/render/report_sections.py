@@ -10,10 +10,11 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import TableName
 from optimizer.kinds.table import KINDS, kinds_of, shown_in
 from optimizer.plan import Plan
+from optimizer.plan.notebook import are_mixed
 from optimizer.plan.placements import services_of
 from optimizer.plan.token_costs import token_costs
 from optimizer.prices.table import ORIGINS
-from optimizer.quantities import be, counted, percent, quantity
+from optimizer.quantities import be, counted, quantity
 from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.decision_sections import (
     basis_sections,
@@ -31,7 +32,7 @@ from optimizer.render.plan_sections import (
     overload_section,
     unserved_section,
 )
-from optimizer.render.plan_text import is_service, proved
+from optimizer.render.plan_text import is_service, proof_text
 from optimizer.render.report_memo import memo_section
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import RPM, Column, Paragraph, Section, name, table, words
@@ -50,13 +51,19 @@ POWER_NOTE = (
 )
 
 
-def report_sections(report: Report, system: System, rows: Sequence[TargetRow] | None = None) -> list[Section]:
+def report_sections(
+    report: Report,
+    system: System,
+    rows: Sequence[TargetRow] | None = None,
+    load_factor: float | None = None,
+) -> list[Section]:
     """Return all sections of a report: the memo of the first page, and then the appendix.
 
     Args:
         report: the report.
         system: the system that its plan serves.
         rows: the servers of the plan with their targets, if they are known.
+        load_factor: factor on all loads of the document, which the first line states; None without one.
     """
     overview, plan = report.overview, report.plan
     rows = server_rows(system, plan, overview) if rows is None else rows
@@ -65,7 +72,7 @@ def report_sections(report: Report, system: System, rows: Sequence[TargetRow] | 
         unserved.append(overload_section(report.overload, plan))
     has_limits = overview.limited or any(use.limit for use in report.comparison.second.plan.capacity)
     return [
-        memo_section(report, system, rows),
+        memo_section(report, system, rows, load_factor),
         Section("Targets", name="targets-picture", picture="targets"),
         _types(overview),
         *_targets(rows, Money.of(plan)),
@@ -104,8 +111,7 @@ def _targets(rows: Sequence[TargetRow], money: Money) -> Iterator[Section]:
 
 
 def _runs_on(row: TargetRow) -> str:
-    place = marked(row.place, "estimated" if row.estimated else None)
-    return place if row.in_full else f"{place}: {row.served_text}"
+    return row.marked_place if row.in_full else f"{row.marked_place}: {row.served_text}"
 
 
 def _targets_text(row: TargetRow) -> str:
@@ -125,16 +131,11 @@ def _of_features(overview: Overview, system: System) -> Iterator[Section]:
 
 
 def status(overview: Overview) -> str:
-    """Describe a plan in sentences: the cards it can use, its proof and its completeness."""
+    """Describe a plan in sentences: its completeness, and what is proved of it with the cards it can use."""
     plan = overview.plan
-    mode = "stays within the cards that exist" if overview.limited else "ignores how many cards exist"
-    proof = {
-        "optimal": proved(plan),
-        "feasible": "the best found before the solver stopped",
-        "heuristic": "found by a heuristic, without proof",
-    }[plan.status]
+    proof = capitalised(proof_text(plan, unlimited=not overview.limited))
     missing = f" {capitalised(plan.reserve_text)}." if plan.requires_reserve else ""
-    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}{missing}"
+    return f"{_completeness(overview)}{missing} {proof}.{_bound_text(plan)}"
 
 
 def _bound_text(plan: Plan) -> str:
@@ -142,14 +143,13 @@ def _bound_text(plan: Plan) -> str:
     by_policy = any(0 < item.served_fraction < 1 for item in plan.unserved)
     if plan.bound is None or by_policy or any(level.gap for level in plan.levels if is_service(level)):
         return ""
-    above = f" Its value is at most {percent(plan.gap)} above the optimum." if plan.gap else ""
     if not any(change.before for change in plan.changes):
-        return above
+        return ""
     money = Money.of(plan)
     return (
         " Its transition value, its extra cost over what runs now plus the penalty on moves, is "
         f"{money.text(plan.objective)}; no plan that serves as much is below "
-        f"{money.amount(plan.bound)}.{above}"
+        f"{money.amount(plan.bound)}."
     )
 
 
@@ -192,16 +192,16 @@ def _pool(of: Callable[[PoolRow], Any], otherwise: Any = None) -> Callable[[Pool
     return lambda row: of(row) if isinstance(row, PoolRow) else otherwise
 
 
-def _place(row: PoolRow) -> str:
-    return marked(row.placed_on, row.estimated)
-
-
 def _has_tokens(row: PoolRow) -> bool:
     return row.in_tokens > 0 or row.out_tokens > 0
 
 
 def _assignment(overview: Overview) -> Section:
-    idle = {row.server for row in overview.idle}
+    idle, mark = {row.server for row in overview.idle}, are_mixed(overview.pools)
+
+    def place(row: PoolRow) -> str:
+        return marked(row.placed_on, row.estimated if mark else None)
+
     lengths = (
         Column("input", _pool(lambda row: row.in_tokens if _has_tokens(row) else None), "tokens", quantity),
         Column("output", _pool(lambda row: row.out_tokens if _has_tokens(row) else None), "tokens", quantity),
@@ -210,7 +210,7 @@ def _assignment(overview: Overview) -> Section:
         name("server", "server"),
         name("class", "service_class"),
         name("model", "model"),
-        name("accelerator", lambda row: _pool(_place, "idle" if row.server in idle else "not served")(row)),
+        name("accelerator", lambda row: _pool(place, "idle" if row.server in idle else "not served")(row)),
         Column("replicas", _pool(lambda row: row.num_replicas, 0), form=",d"),
         Column("batch", _pool(lambda row: row.max_batch), form=",d"),
         *(lengths if any(map(_has_tokens, overview.pools)) else ()),

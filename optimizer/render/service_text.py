@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from optimizer.quantities import counted, percent, share_text
+from optimizer.quantities import counted, counted_of, percent, share_text
 from optimizer.schema.classes import priority_name
 from optimizer.section import Column, words
 from optimizer.studies.comparison.comparison_document import PriorityRow
@@ -34,7 +34,7 @@ def lacking_columns(path: str) -> tuple[Column, Column]:
 
 
 def _served(item: PriorityService) -> str:
-    in_full = f"{item.served_in_full:,} of {counted(item.servers, 'server')} in full"
+    in_full = f"{counted_of(item.served_in_full, item.servers, 'server')} in full"
     if item.share is None:
         return "idle" if item.served_in_full == item.servers else in_full
     short = item.share == 1 and item.served_in_full < item.servers

@@ -6,9 +6,10 @@ from typing import Any
 
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import kinds_of, shown_in
+from optimizer.plan.notebook import are_mixed
 from optimizer.quantities import counted, quantity, significant
 from optimizer.queueing.measures import is_about, statistic_of
-from optimizer.render.estimates import marked
+from optimizer.render.estimates import estimate_note, marked
 from optimizer.render.figures import columns_of, of_pool, stated, with_statistic
 from optimizer.render.money import Money
 from optimizer.render.simulation_text import (
@@ -114,10 +115,10 @@ def _shapes(rows: Sequence[_OfShape], seen: str) -> Section:
 
 def _pools(simulation: Simulation, seen: str) -> Section:
     kinds = kinds_of(simulation.pools)
-    headings = columns_of("simulation", kinds)
+    headings, mark = columns_of("simulation", kinds), are_mixed(simulation.pools)
     columns = (
         name("server", "server"),
-        name("accelerator", lambda pool: marked(pool.accelerator, pool.estimated)),
+        name("accelerator", lambda pool: marked(pool.accelerator, pool.estimated if mark else None)),
         Column("replicas", "num_replicas", form=",d", rank=5),
         Column("rate of each", "rate_rps", "req/s", significant(3), rank=6),
         *(
@@ -133,6 +134,7 @@ def _pools(simulation: Simulation, seen: str) -> Section:
     texts = [column.cell(column.value(pool)) for column in columns for pool in simulation.pools]
     far = seen == SIMULATED and any(off_plan(pool) >= FAR_FACTOR for pool in simulation.pools)
     notes = [NEAR_SATURATION] if far else []
+    notes += [estimate_note([pool.estimated for pool in simulation.pools])] if mark else []
     notes += [NOT_SETTLED] if any(text.endswith(UNSETTLED) for text in texts) else []
     return table("Pools", columns, simulation.pools, notes=notes)
 

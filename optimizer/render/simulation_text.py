@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from optimizer.quantities import counted, quantity, share_text, significant
+from optimizer.quantities import counted, counted_of, quantity, share_text, significant
 from optimizer.queueing.measures import metric_of
 from optimizer.studies.simulation.simulation_document import (
     ConfidenceInterval,
@@ -31,7 +31,7 @@ def simulation_headline(simulation: Simulation, seen: str = "simulated") -> str:
         seen: `simulated`, or `measured` for measurements in the form of a simulation.
     """
     counts = Counter(pool.verdict for pool in simulation.pools)
-    said = f"targets hold in {counts['held']:,} of {counted(len(simulation.pools), 'pool')}"
+    said = f"targets hold in {counted_of(counts['held'], len(simulation.pools), 'pool')}"
     if counts["missed"]:
         said += f", {counts['missed']:,} {'misses' if counts['missed'] == 1 else 'miss'} one"
     if counts["close"]:

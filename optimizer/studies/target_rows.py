@@ -13,10 +13,11 @@ from optimizer.arrays import grouped
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, TargetFigure
+from optimizer.plan.notebook import MARK, are_mixed
 from optimizer.plan.placements import PlanRow, place_name, rows_of
 from optimizer.quantities import precise, quantity
 from optimizer.queueing.measures import MISSED, label_of, metric_of
-from optimizer.queueing.targets import MISS_TOLERANCE
+from optimizer.queueing.targets import target_percent
 from optimizer.schema.pools import OF_ALL
 from optimizer.spec.streams import Stream
 from optimizer.spec.system import System
@@ -25,8 +26,10 @@ from optimizer.studies.overview import Overview, PoolRow, QueueRow, describe
 from optimizer.studies.service import stream_loads_rpm
 from optimizer.units import SECONDS_PER_MINUTE
 
-TIGHT_SHARE = 0.95
-"""Share of a target from which it counts as tight."""
+TIGHT_PERCENT = 95
+"""Integer percent of its limit from which a target counts as tight."""
+WHOLE = 100
+"""Integer percent up to which a target is met."""
 State = Literal["ok", "tight", "missed"]
 """State of a target or a server: met, at least 95 % of the limit, or missed; unserved servers are missed."""
 
@@ -56,14 +59,18 @@ class TargetShare:
     @property
     def state(self) -> State:
         """Whether the target is met, tight or missed."""
-        return "missed" if self.share > 1 + MISS_TOLERANCE else "tight" if self.share >= TIGHT_SHARE else "ok"
+        percent = target_percent(self.share)
+        return "missed" if percent > WHOLE else "tight" if percent >= TIGHT_PERCENT else "ok"
 
     @property
     def percent(self) -> str:
-        """Share in integer percent; only a missed target is above 100%, and only a tight one is above 94%."""
-        share = 100 * self.share
-        rounded = round(share) if self.state != "ok" else min(round(share), round(100 * TIGHT_SHARE) - 1)
-        return f"{min(rounded, 100) if self.state != 'missed' else max(rounded, 101):,d}%"
+        """Share in integer percent; only a missed target is above 100%."""
+        return f"{target_percent(self.share):,d}%"
+
+    @property
+    def verdict(self) -> str:
+        """Share, and whether the target is met: ``100%, met``, ``104%, missed``."""
+        return f"{self.percent}, {'missed' if self.state == 'missed' else 'met'}"
 
     @property
     def number(self) -> str:
@@ -114,13 +121,18 @@ class TargetRow:
     """Limit that decides the number of replicas, such as `ITL target`; empty if it is unknown."""
     is_queue: bool = False
     """Whether the row is a shared queue, which is no server of the input."""
-    estimated: bool = False
-    """Whether token times are estimated."""
+    marked: bool = False
+    """Whether token times are estimated, unlike those of other servers."""
 
     @property
     def place(self) -> str:
         """Replicas with their accelerators as one text: ``3 × H100``, ``not served`` or ``idle``."""
         return " + ".join(self.places) or ("idle" if self.served_share == 1 else "not served")
+
+    @property
+    def marked_place(self) -> str:
+        """The place, with the mark of estimated token times."""
+        return self.place + MARK * self.marked
 
     @property
     def tightest(self) -> TargetShare | None:
@@ -188,6 +200,7 @@ class _Rows:
         self._load_rpm = stream_loads_rpm(system)
         self._short = {item.server: item.served_fraction for item in plan.unserved}
         self._deciders = deciding_limits(system, plan)
+        self._is_mixed = are_mixed(overview.placed)
 
     def of_server(self, name: str, streams: Sequence[Stream]) -> TargetRow:
         """Return the row of a server, whose streams are several for pools by length."""
@@ -239,7 +252,8 @@ class _Rows:
             "capacity_share": rate_rpm / most_rpm if most_rpm and rate_rpm else None,
             "cost_cents_per_h": sum(cost),
             "limited_by": ", ".join(dict.fromkeys(texts)),
-            "estimated": any(row.pool is not None and row.pool.estimated is not None for _, row in placed),
+            "marked": self._is_mixed
+            and any(row.pool is not None and row.pool.estimated is not None for _, row in placed),
         }
         return TargetRow(
             server=name,

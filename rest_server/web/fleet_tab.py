@@ -7,7 +7,7 @@ from nicegui import ui
 
 from optimizer.errors import SpecError
 from optimizer.money import cost_unit, in_cost_unit
-from optimizer.quantities import counted
+from optimizer.quantities import counted, counted_of
 from optimizer.render.colours import type_colours
 from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table, words
@@ -92,7 +92,7 @@ def _status(now: Snapshot) -> str:
     missing = f"{plan.reserve_text}, " if plan.requires_reserve else ""
     return (
         f"Plan of {_time(now.plan.made_at)}: {Money.of(plan).text(plan.total_cost_cents_per_h)}, "
-        f"{served:,} of {counted(len(now.entities.planned), 'server')} served in full, "
+        f"{counted_of(served, len(now.entities.planned), 'server')} served in full, "
         f"{missing}{counted(held, 'target')} held."
     )
 

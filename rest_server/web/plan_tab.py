@@ -69,6 +69,7 @@ class PlanTab:
         with ui.row().classes("unserved") as self._unserved:
             self._unserved_text = ui.label("").classes("tip error")
             self._remedy = ui.button("Try it", on_click=self._try_remedy).props("unelevated dense no-caps")
+            self._undo = ui.button("Undo", on_click=self._undo_step).props("outline dense no-caps")
         self._answer = ui.label(" ").classes("tip answer")
         self._words = ui.label(" ").classes("tip")
         self._status = ui.label(" ").props("role=status").classes("tip status soft")
@@ -78,7 +79,7 @@ class PlanTab:
     def _show_actions(self) -> None:
         with ui.column().classes("panel").style("gap: 0"):
             self._show_buttons(
-                ("Undo", partial(self._step, self._workspace.undo)),
+                ("Undo", self._undo_step),
                 ("Reset", partial(self._step, self._workspace.reset)),
                 ("Pin", self._pin),
                 ("Limited against unlimited", self._compare),
@@ -204,10 +205,17 @@ class PlanTab:
         self._show_shortage(outlook.shortage, outlook.remedy)
 
     def _show_shortage(self, text: str, remedy: Repair | None) -> None:
+        """Show the unserved load; once there was any, the place stays and says that it is served.
+
+        So the page below does not move when a repair is tried.
+        """
         self._tried = remedy
-        self._unserved.set_visibility(bool(text))
-        self._unserved_text.set_text(text)
+        if text:
+            self._unserved.set_visibility(True)
+        self._unserved_text.set_text(text or "Now every server is served in full.")
+        self._unserved_text.classes(add="error" if text else "", remove="" if text else "error")
         self._remedy.set_visibility(remedy is not None)
+        self._undo.set_visibility(not text and bool(self._workspace.steps.before))
 
     def _show_warnings(self, warnings: Sequence[str]) -> None:
         self._warnings.clear()
@@ -223,6 +231,9 @@ class PlanTab:
         step()
         self._controls.show()
         await self._changed()
+
+    async def _undo_step(self) -> None:
+        await self._step(self._workspace.undo)
 
     async def _try(self, changes: Mapping[str, str]) -> None:
         self._drawer.close()

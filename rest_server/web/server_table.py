@@ -10,7 +10,7 @@ from typing import Any
 from nicegui import ui
 
 from optimizer.money import cost_unit, in_cost_unit
-from optimizer.quantities import counted, share_text
+from optimizer.quantities import counted_of, share_text
 from optimizer.studies.target_rows import TargetRow, TargetShare
 from rest_server.web.shown import PlanView, signed_text
 from rest_server.web.widgets import heading
@@ -27,6 +27,8 @@ MAX_ROWS = 400
 """Maximum number of rows that are shown; others are found with the filter."""
 HEADINGS = "server", "runs on", "targets", "capacity in use", "limited by"
 """Headings of the columns before the cost."""
+AT_LIMIT = "100%"
+"""Share of a target that could be read as met or as missed, so that the verdict follows it."""
 MAX_CLASSES = 4
 """Maximum number of service classes that the title of a priority names."""
 ORDERS: Mapping[str, tuple[str, Callable[[TargetRow], Any]]] = {
@@ -65,6 +67,7 @@ class ServerTable:
                 self._order = ui.select(texts, value="priority", on_change=self._draw)
                 self._order.props('dense outlined options-dense aria-label="Order of the servers"')
             self._groups = ui.element("div").classes("groups")
+            self._sources = ui.label("").classes("soft tip")
         self._pieces: list[ui.html] = []
         self._show_tools(rows=0)
 
@@ -92,7 +95,7 @@ class ServerTable:
         hidden = (
             f"; {len(matching) - len(shown):,} more, use the filter" if len(matching) > len(shown) else ""
         )
-        self._note.set_text(f"{len(matching):,} of {counted(len(rows), 'row')}{hidden}" if rows else "")
+        self._note.set_text(f"{counted_of(len(matching), len(rows), 'row')}{hidden}" if rows else "")
         groups = {"": shown}
         if self._order.value == "priority":
             titles = _group_of(rows)
@@ -108,6 +111,7 @@ class ServerTable:
                 piece = ui.html("", sanitize=False).classes("group")
                 piece.on("click", lambda event: self._open_server(str(event.args)), js_handler=_PRESSED)
                 self._pieces.append(piece)
+        self._sources.set_text("" if view is None else " ".join(view.notes))
         for piece in self._pieces[len(texts) :]:
             piece.delete()
         del self._pieces[len(texts) :]
@@ -142,7 +146,7 @@ def _group_line(rows: Sequence[TargetRow], title: str) -> str:
     full = sum(row.in_full for row in servers)
     names = dict.fromkeys(row.service_class for row in servers)
     classes = f" · {', '.join(names)}" if len(names) <= MAX_CLASSES else ""
-    text = f"{title}{classes}: {full:,} of {counted(len(servers), 'server')} served in full"
+    text = f"{title}{classes}: {counted_of(full, len(servers), 'server')} served in full"
     state = "" if full == len(servers) else " error"
     return f'<p class="priority{state}">{escape(text)}</p>'
 
@@ -174,7 +178,7 @@ def _place(row: TargetRow, old: TargetRow | None, colours: Mapping[str, str]) ->
         for name in dict.fromkeys(row.accelerators)
         if name in colours
     )
-    text = f'{swatches}<span class="place">{escape(row.place)}{" ~" if row.estimated else ""}</span>'
+    text = f'{swatches}<span class="place">{escape(row.marked_place)}</span>'
     if not row.in_full:
         text += f'<span class="error">{escape(row.served_text)} ({share_text(row.served_share)})</span>'
     if old is not None and old.place != row.place:
@@ -184,7 +188,8 @@ def _place(row: TargetRow, old: TargetRow | None, colours: Mapping[str, str]) ->
 
 def _meter(target: TargetShare) -> str:
     track = f'<span class="track"><span style="width: {min(100.0, 100 * target.share):.0f}%"></span></span>'
-    text = f"<b>{target.percent}</b> <span>{escape(target.name)} {escape(target.text)}</span>"
+    share = target.verdict if target.percent == AT_LIMIT or target.state == "missed" else target.percent
+    text = f"<b>{share}</b> <span>{escape(target.name)} {escape(target.text)}</span>"
     return f'<div class="meter {target.state}">{track}{text}</div>'
 
 

@@ -80,6 +80,8 @@ class PlanView:
     """Cost of the plan as a sentence."""
     shortage: str = ""
     """Load that is not served, as a sentence; empty if everything is served."""
+    notes: tuple[str, ...] = ()
+    """Where the token times come from, as sentences."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from optimizer.render.answer_text import (
 )
 from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.estimates import estimates_notes
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_memo import key_figures, typical_text
@@ -40,7 +41,7 @@ from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
 from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
 from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System, joined_document
-from optimizer.studies.estimates import price_of_estimates
+from optimizer.studies.estimates import EstimatePrice, price_of_estimates
 from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.overview import describe
 from optimizer.studies.service import service_by_priority
@@ -200,7 +201,8 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     system = changed_system(base, changes, settings)
     limit_s = min(system.options.time_limit_s, settings.max_solve_s)
     plan = solve(system, time_limit_s=limit_s, memo=memo_of_process(settings.sizing_memo_rows))
-    overview = describe(system, plan)
+    overview, factor = describe(system, plan), _load_factor(system, changes)
+    shortage = "" if plan.complete else f"{not_served_text(shortage_of(system, plan), factor)}."
     rows, service = server_rows(system, plan, overview), service_by_priority(plan, system)
     by_type = type_colours(sorted({item.type for item in system.accelerators.values()}))
     return PlanView(
@@ -215,9 +217,30 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
         currency=plan.currency,
         plan=plan.to_json().encode(),
         warnings=tuple(printable(str(item)) for item in plan.warnings),
-        answer=f"{cost_interval_text(plan, None)}, cautious." if plan.estimated_pools else "",
-        shortage="" if plan.complete else f"{not_served_text(shortage_of(system, plan))}.",
+        answer=_answer(plan, None, None if shortage else factor),
+        shortage=shortage,
+        notes=tuple(printable(f"{note}.") for note in estimates_notes(plan)),
     )
+
+
+def _load_factor(system: System, changes: Changes) -> float | None:
+    """Return the factor on all loads; None without one."""
+    text = changes.given.get("load")
+    return None if text is None else CHANGES["load"].read(system, text)
+
+
+def _answer(plan: Plan, price: EstimatePrice | None, factor: float | None) -> str:
+    """Return the cost of a plan, and what to measure first, as sentences; empty if nothing is to say.
+
+    Args:
+        plan: the plan.
+        price: its cautious and typical cost, if they are known.
+        factor: factor on all loads, which is stated; None without one.
+    """
+    if not (plan.estimated_pools or price or factor):
+        return ""
+    sentences = cost_interval_text(plan, price, factor), measure_first_text(plan, price)
+    return " ".join(f"{text}." for text in sentences if text)
 
 
 def outlook_view(base: bytes, changes: Changes, plan_json: bytes, settings: Settings) -> Outlook:
@@ -241,11 +264,11 @@ def outlook_view(base: bytes, changes: Changes, plan_json: bytes, settings: Sett
     remedy = None
     if way is not None and way.added and not way.beyond:
         remedy = _more_cards(way.added, money.text(way.cost_cents_per_h), system)
-    sentences = (cost_interval_text(plan, price), measure_first_text(plan, price)) if price else ()
+    factor = _load_factor(system, changes)
     return Outlook(
-        answer=" ".join(f"{text}." for text in sentences if text),
+        answer=_answer(plan, price, factor if shortage is None else None),
         cost_note=typical_text(price, money),
-        shortage="" if shortage is None else shortage_text(shortage, money),
+        shortage="" if shortage is None else shortage_text(shortage, money, factor),
         remedy=remedy,
     )
 
@@ -331,8 +354,8 @@ def report_file(base: bytes, changes: Changes, file_format: str, settings: Setti
         SolverError: the solver failed.
     """
     study = STUDIES["report"].study
-    request = study.options(format=file_format)
     system = changed_system(base, changes, settings)
+    request = study.options(format=file_format, scale=_load_factor(system, changes))
     assert study.page is not None
     return study.page(study.answered(system, request), system, request)
 

@@ -49,7 +49,7 @@ def test_solve_shows_the_plan_at_a_glance(run: Run, path: Path) -> None:
     answer = run("solve", path)
     assert (answer.status, answer.errors) == (0, "")
     assert "30.00 cents/h" in answer.out
-    assert "The best possible plan with the cards that exist." in answer.out
+    assert "Proved: no plan with the cards that exist costs less." in answer.out
     assert answer.out.split()[-3:] == ["inferplan", "explain", str(path)]
     assert "2 of 2 servers served in full" in answer.out
     for heading in ("accelerators", "ITL", "TTFT", "limited by", "hidden columns", "used", "exist"):

@@ -399,7 +399,7 @@ def test_a_report_starts_with_a_memo_that_stands_alone(specs: Path, grown: str) 
     assert "The tightest target is TTFT of batch-llama-3.1-70b: 60,000 of 60,000 ms (100%)" in start
     system = load_system(specs / "gpus.yaml")
     complete = page_of(system).partition("## Cards and cost")[0]
-    assert "129.20 USD/h, 72.80 if token times are in the middle of their estimates." in complete
+    assert "129.20 USD/h, 72.80 if token times are typical (the middle of their estimates)." in complete
     assert (
         "All targets hold up to 1.25 times the load; at 1.5 times, 2 servers are not served in full"
         in complete

@@ -69,6 +69,22 @@ def test_simultaneous_requests_do_not_overfill_the_queue() -> None:
     assert (solver_workers.running, solver_workers.waiting) == (0, 0)
 
 
+def test_closed_workers_refuse_work() -> None:
+    """A page that is still open asks for work while the service stops."""
+    solver_workers = workers.SolverWorkers(Settings(solver_processes=0))
+
+    async def staying() -> Message:
+        return await asyncio.Future()
+
+    async def late() -> None:
+        await solver_workers.close()
+        await solver_workers.run(Request({"type": "http"}, staying), partial(int, 1))
+
+    with pytest.raises(workers.ServiceStoppingError, match="the service is stopping"):
+        asyncio.run(late())
+    assert (solver_workers.running, solver_workers.waiting) == (0, 0)
+
+
 def test_health_and_readiness_do_not_wait_for_a_place() -> None:
     with in_a_thread(events("a"), max_waiting=0) as here, ThreadPoolExecutor(1) as clients:
         answer = clients.submit(here.ask, "GET", "/wait/a")

@@ -10,9 +10,12 @@ from optimizer.plan import Plan
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.answer_text import cost_interval_text, measure_first_text, shortage_text
 from optimizer.render.money import Money
+from optimizer.render.report_memo import key_figures
 from optimizer.spec.system import System
 from optimizer.studies.deciding import deciding_limits
 from optimizer.studies.estimates import MIDDLE, price_of_estimates
+from optimizer.studies.overview import describe
+from optimizer.studies.service import service_by_priority
 from optimizer.studies.shortage import find_shortage
 from optimizer.studies.target_rows import TargetShare, server_rows
 
@@ -56,12 +59,13 @@ def test_rows_state_targets_of_every_server_by_priority(gpus: tuple[System, Plan
 
 @pytest.mark.parametrize(
     ("value", "percent", "state"),
-    [(47.4, "94%", "ok"), (47.49, "94%", "ok"), (47.5, "95%", "tight"), (49.99, "100%", "tight"),
-     (50.0, "100%", "tight"), (50.1, "101%", "missed")],
+    [(47.2, "94%, met", "ok"), (47.4, "95%, met", "tight"), (49.99, "100%, met", "tight"),
+     (50.0, "100%, met", "tight"), (50.00001, "100%, met", "tight"), (50.1, "101%, missed", "missed")],
 )  # fmt: skip
-def test_shares_never_round_across_a_state(value: float, percent: str, state: str) -> None:
+def test_a_state_follows_from_the_share_shown(value: float, percent: str, state: str) -> None:
     share = TargetShare("itl", "ITL", value, 50.0, "ms", ",.1f")
-    assert (share.percent, share.state, share.text) == (percent, state, f"{value:.1f} of 50 ms")
+    assert (share.verdict, share.state, share.text) == (percent, state, f"{value:.1f} of 50 ms")
+    assert share.verdict.startswith(f"{share.percent}, ")
 
 
 def test_unserved_servers_are_rows(overloaded: tuple[System, Plan]) -> None:
@@ -126,7 +130,7 @@ def test_memory_decides_if_it_limits_a_saturated_batch() -> None:
 
 def test_versions_count_as_one_server() -> None:
     system, plan = planned("versions.yaml")
-    assert plan.service_text == "2 of 2 servers served in full"
+    assert plan.service_text == "all 2 servers served in full"
     assert len(server_rows(system, plan)) == 3  # both versions have a row
 
 
@@ -142,9 +146,13 @@ def test_shortage_counts_servers_and_requests_separately(overloaded: tuple[Syste
     unserved = sum(load[item.server] * (1 - item.served_fraction) for item in plan.unserved)
     assert (found.servers, found.of_servers) == (len(plan.unserved), 10)
     assert (found.unserved_rps, found.load_rps) == pytest.approx((unserved, sum(load.values())))
-    assert shortage_text(found, Money.of(plan)) == (
-        f"Not served: {unserved:.1f} of 248.8 requests/s (5 servers). "
-        "Serve all for 263.20 USD/h: +16 H100 +28 H200."
+    service, overview = service_by_priority(plan, system), describe(system, plan)
+    tiles = {tile.name: tile for tile in key_figures(overview, server_rows(system, plan), service)}
+    served = f"{sum(load.values()) - unserved:.1f}"
+    assert tiles["served in full"].note == f"{served} of 248.8 requests/s"
+    assert shortage_text(found, Money.of(plan), 2.5) == (
+        f"Not served: {248.8 - float(served):.1f} of 248.8 requests/s (5 servers) at 2.5 times the stated "
+        "load. Serve all for 263.20 USD/h: +16 H100 +28 H200."
     )
     counts = {use.type: (use.limit or 0) + found.way_out.added.get(use.type, 0) for use in plan.capacity}
     enough = solve(system.with_capacity(counts))
@@ -160,12 +168,12 @@ def test_costs_are_an_interval_with_what_to_measure_first(gpus: tuple[System, Pl
     system, plan = gpus
     price = price_of_estimates(system, plan)
     assert cost_interval_text(plan, price) == (
-        "129.20 USD/h, 72.80 if token times are in the middle of their estimates"
+        "129.20 USD/h, 72.80 if token times are typical (the middle of their estimates)"
     )
     assert price is not None
     typical = solve(system, estimates=MIDDLE)
-    assert measure_first_text(plan, price).startswith(
-        "Measure first: agents-llama-3.1-70b (saves 24.20 USD/h"
+    assert measure_first_text(plan, price) == (
+        "Measure first: agents-llama-3.1-70b (saves 24.20 USD/h if its measured times are typical)"
     )
     for gain in price.measure_first:
         assert 0 < gain.saving_cents_per_h <= plan.total_cost_cents_per_h - typical.total_cost_cents_per_h
@@ -191,8 +199,8 @@ def test_no_saving_is_stated_if_the_plans_serve_different_loads(overloaded: tupl
     assert price is not None
     assert price.measure_first == ()
     assert cost_interval_text(plan, price) == (
-        "185.60 USD/h; if token times are in the middle of their estimates, 10 of 10 servers are served "
-        "in full, for 170.40 USD/h"
+        "185.60 USD/h; 170.40 USD/h if token times are typical (the middle of their estimates), with all "
+        "10 servers served in full"
     )
     late = price.model_copy(update={"middle": None})
     assert cost_interval_text(plan, late) == "185.60 USD/h (typical: not computed in time)"

@@ -132,7 +132,8 @@ def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> No
     before = journey.fact("served in full")
     journey.browser.execute_script("document.querySelector('.repair button').click()")
     journey.wait(lambda: journey.fact("served in full") not in {"", before})
-    assert journey.fact("served in full") == "10 of 10 servers"
+    assert journey.fact("served in full") == "all 10 servers"
+    assert "Now every server is served in full." in journey.text()
     journey.check()
 
 
@@ -199,4 +200,4 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
     assert costs[1] > costs[0]
     difference = f"requests/s more of priority 3, {costs[1] - costs[0]:,.2f} {plans[0].currency}/h more."
     journey.wait(lambda: difference in journey.text())
-    assert "Priority 3 · batch: 3 of 3 servers served in full" in journey.text()
+    assert "Priority 3 · batch: all 3 servers served in full" in journey.text()

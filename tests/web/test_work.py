@@ -111,7 +111,7 @@ def test_typical_cost_and_what_to_measure_first_follow_the_plan(specs: Path) -> 
     view = plan_view(base, Changes(), ROOMY)
     assert view.answer == "129.20 USD/h, cautious."
     outlook = outlook_view(base, Changes(), view.plan, ROOMY)
-    assert outlook.answer.startswith("129.20 USD/h, 72.80 if token times are in the middle")
+    assert outlook.answer.startswith("129.20 USD/h, 72.80 if token times are typical")
     assert "Measure first: " in outlook.answer
     assert outlook.cost_note == "typical: 72.80 USD/h"
 

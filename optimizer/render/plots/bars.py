@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
+from optimizer.queueing.targets import target_percent
 from optimizer.render.plots.style import (
     EDGE_MM,
     GREY,
@@ -93,11 +94,12 @@ def _draw_column(
     axes.set_ylim(rows[-1] + 0.5, -0.5)
     values = [bar.values[c] for bar in bars]
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
-    decimals = 0 if panel.line is not None else None
+    decimals = None
     if panel.columns[c].startswith(COST) and any(value and value % 1 for value in values):
         decimals = 2
     labels = [
-        _label(value, mark if spacious else None, decimals) for value, mark in zip(values, marks, strict=True)
+        _label(value, mark if spacious else None, decimals, panel.line)
+        for value, mark in zip(values, marks, strict=True)
     ]
     shown = (value for value in (*values, *marks, panel.line) if value is not None)
     most = max([MIN_SCALE, *shown])
@@ -122,12 +124,14 @@ def _draw_column(
         axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
 
 
-def _label(value: float | None, mark: float | None, decimals: int | None) -> str:
-    shown = "–" if value is None else _number(value, decimals)
-    return shown if mark is None else f"{shown} ({_number(mark, decimals)})"
+def _label(value: float | None, mark: float | None, decimals: int | None, line: float | None) -> str:
+    shown = "–" if value is None else _number(value, decimals, line)
+    return shown if mark is None else f"{shown} ({_number(mark, decimals, line)})"
 
 
-def _number(value: float, decimals: int | None) -> str:
+def _number(value: float, decimals: int | None, line: float | None) -> str:
+    if line is not None:
+        return f"{target_percent(value / line):,d}"
     if decimals is not None:
         return f"{value:,.{decimals}f}"
     if 0 < value < MIN_SHOWN_VALUE:

@@ -17,7 +17,7 @@ from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan
 from optimizer.plan.table import PlanLoad, PlanTable
 from optimizer.prices.table import ORIGINS
-from optimizer.quantities import counted, quantity, share_text
+from optimizer.quantities import counted_of, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, METRICS, is_about
 from optimizer.queueing.targets import target_share
 from optimizer.spec.system import System
@@ -346,10 +346,10 @@ def plan_figure(shown: PlannedSystem, before: PlannedSystem | None, panels: Sequ
     cost = f"{cost_amount(overview.plan.total_cost_cents_per_h, currency)} {cost_unit(currency)}"
     if before is not None:
         cost += f" (before: {cost_amount(before.overview.plan.total_cost_cents_per_h, currency)})"
-    note = f"{cost}; {served:,} of {counted(overview.servers, 'server')} served in full"
+    note = f"{cost}; {counted_of(served, overview.servers, 'server')} served in full"
     estimated = overview.plan.estimated_pools
     if estimated:
-        note += f"; token times are estimated in {estimated:,} of {counted(len(overview.pools), 'pool')}"
+        note += f"; token times are estimated in {counted_of(estimated, len(overview.pools), 'pool')}"
     drawn = tuple(panel for name in panels for panel in PANELS[name](shown, before))
     if not drawn:
         note += "; the plan has no nodes"
