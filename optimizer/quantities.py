@@ -74,6 +74,11 @@ def parts_text(part: float, total: float, digits: int = 4) -> tuple[str, str, st
     return first, second, f"{total_shown:,.{decimals}f}"
 
 
+def requests_text(part: str, load: str) -> str:
+    """Return a part of a load with its unit: ``206.8 of 248.8 requests/s``."""
+    return f"{part} of {load} {'request' if load == '1' else 'requests'}/s"
+
+
 def precise(value: float) -> str:
     """Format a number with six significant digits, for comparisons in messages."""
     return quantity(value, 6)

@@ -127,9 +127,10 @@ class SolverWorkers:
         finally:
             self.waiting -= 1
         entered = time.perf_counter()
+        if self._closed:
+            self._free.release()
+            raise ServiceStoppingError("the service is stopping; start it again")
         try:
-            if self._closed:
-                raise ServiceStoppingError("the service is stopping; start it again")
             job, leaves = Job(work, before), bool(self._processes.count) and is_remotable(work)
             in_thread = partial(self._processes.run, job) if leaves else job.run_here
             future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)

@@ -1,7 +1,7 @@
 """Sentences that begin every surface: the cost of a plan as an interval, and the load that is not served."""
 
 from optimizer.plan import Plan
-from optimizer.quantities import counted, counted_of, parts_text
+from optimizer.quantities import counted, counted_of, parts_text, requests_text
 from optimizer.render.money import Money
 from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.shortage import Shortage, WayOut
@@ -54,7 +54,7 @@ def not_served_text(shortage: Shortage, load_factor: float | None = None) -> str
     if not shortage.unserved_rps:
         return f"Not served in full: {servers} of {shortage.of_servers:,}, without load"
     _, unserved, load = parts_text(shortage.load_rps - shortage.unserved_rps, shortage.load_rps)
-    return f"Not served: {unserved} of {load} requests/s ({servers}){load_text(load_factor)}"
+    return f"Not served: {requests_text(unserved, load)} ({servers}){load_text(load_factor)}"
 
 
 def way_out_text(way: WayOut, money: Money) -> str:

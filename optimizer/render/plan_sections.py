@@ -28,6 +28,7 @@ from optimizer.render.plan_text import figures_text, flags_text, level_unit, ove
 from optimizer.render.pool_table import pool_table
 from optimizer.render.service_text import service_text
 from optimizer.render.shape_sections import shape_sections
+from optimizer.schema import EstimateEnd
 from optimizer.section import (
     FOR_PROGRAMS,
     RPM,
@@ -490,7 +491,7 @@ def candidate_sections(candidates: Candidates) -> list[Section]:
 
         return column._replace(of=value)
 
-    def estimated(c: int) -> str | None:
+    def estimated(c: int) -> EstimateEnd | None:
         return candidates.estimated(int(rows.server[c]), int(rows.accelerator[c]))
 
     ends = [estimated(c) for c in range(len(rows))]

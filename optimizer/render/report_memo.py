@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from optimizer.checking.sizes import STEEP
 from optimizer.money import in_cost_unit
-from optimizer.quantities import be, counted, counted_of, parts_text, precise
+from optimizer.quantities import be, counted, counted_of, parts_text, precise, requests_text
 from optimizer.render.answer_text import TYPICAL, cost_interval_text, measure_first_text, shortage_text
 from optimizer.render.money import Money
 from optimizer.section import Paragraph, Section
@@ -60,9 +60,15 @@ def key_figures(
     full = servers - len(plan.short_servers)
     rates = [sum(getattr(item, field) for item in service) / SECONDS_PER_MINUTE for field in _RATES]
     served, _, load = parts_text(*rates)
-    note = f"{served} of {load} {'request' if load == '1' else 'requests'}/s"
     of_servers = counted_of(full, servers, "server")
-    yield Tile("served in full", of_servers, full, "servers", note, "ok" if plan.complete else "missed")
+    yield Tile(
+        "served in full",
+        of_servers,
+        full,
+        "servers",
+        requests_text(served, load),
+        "ok" if plan.complete else "missed",
+    )
     if plan.requires_reserve:
         required, lacking = len(plan.requires_reserve), len(plan.lacks_reserve)
         text = counted_of(required - lacking, required, "server")
@@ -99,9 +105,10 @@ def typical_text(price: EstimatePrice | None, money: Money, hours: int = 1) -> s
         return ""
     if price.middle is None:
         return f"{TYPICAL}: not computed in time"
-    served = "" if price.same_service else f" with {price.middle.served_in_full:,} servers"
+    served = counted_of(price.middle.served_in_full, price.servers, "server")
+    service = "" if price.same_service else f" with {served}"
     amount = money.amount(hours * price.middle.total_cost_cents_per_h)
-    return f"{TYPICAL}: {amount} {money.unit if hours == 1 else money.sum_unit}{served}"
+    return f"{TYPICAL}: {amount} {money.unit if hours == 1 else money.sum_unit}{service}"
 
 
 def memo_figures(report: Report, system: System, rows: Sequence[TargetRow]) -> list[Tile]:

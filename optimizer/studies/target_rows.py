@@ -15,7 +15,7 @@ from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan, TargetFigure
 from optimizer.plan.notebook import MARK, are_mixed
 from optimizer.plan.placements import PlanRow, place_name, rows_of
-from optimizer.quantities import precise, quantity
+from optimizer.quantities import parts_text, precise, quantity, requests_text
 from optimizer.queueing.measures import MISSED, label_of, metric_of
 from optimizer.queueing.targets import target_percent
 from optimizer.schema.pools import OF_ALL
@@ -140,6 +140,11 @@ class TargetRow:
         return max(self.targets, key=attrgetter("share"), default=None)
 
     @property
+    def tightness(self) -> float:
+        """Share of the tightest target; 0 without targets."""
+        return 0.0 if self.tightest is None else self.tightest.share
+
+    @property
     def in_full(self) -> bool:
         """Whether the server is served in full."""
         return self.served_share == 1
@@ -155,8 +160,8 @@ class TargetRow:
     def served_text(self) -> str:
         """Served load of a server that is not served in full: ``0 of 20 requests/s``."""
         load = self.load_rpm / SECONDS_PER_MINUTE
-        noun = "request" if load == 1 else "requests"
-        return f"{quantity(load * self.served_share, 3)} of {quantity(load, 3)} {noun}/s" if load else "idle"
+        served, _, load_shown = parts_text(load * self.served_share, load, 3)
+        return requests_text(served, load_shown) if load else "idle"
 
 
 def nearest_target(rows: Iterable[TargetRow]) -> tuple[TargetRow, TargetShare] | None:

@@ -56,7 +56,7 @@ class Charts:
             f"Cost [{cost_unit(plan.currency)}]": [_costs(view, used) for view in (plan, pinned)],
         }
         names = {"type": "category", "inverse": True, "data": used}
-        names["axisLabel"] = {"color": GREY, "width": 110, "overflow": "truncate"}
+        names["axisLabel"] = {"color": GREY, "width": 110, "overflow": "break"}
         axes = {"xAxis": _VALUES | {"splitNumber": 3}, "yAxis": names}
         colours = [plan.colours[name] for name in used]
         series = {title: _bars(now, before, colours) for title, (now, before) in shown.items()}

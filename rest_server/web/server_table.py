@@ -18,8 +18,7 @@ from rest_server.web.widgets import heading
 
 def _tightness(row: TargetRow) -> float:
     """Return the sort key by which unserved servers come first, and then those with the tightest targets."""
-    tightest = row.tightest
-    return -float("inf") if not row.in_full else -tightest.share if tightest else 0.0
+    return -row.tightness if row.in_full else -float("inf")
 
 
 ROWS_WITHOUT_FILTER = 12

@@ -41,7 +41,7 @@ from optimizer.spec.changes import CHANGES, LATENCIES, QUANTITIES
 from optimizer.spec.changes import OPTIONS as OPTION_FIELDS
 from optimizer.spec.prices import price_of_card
 from optimizer.spec.system import System, joined_document
-from optimizer.studies.estimates import EstimatePrice, price_of_estimates
+from optimizer.studies.estimates import SLOW, EstimatePrice, price_of_estimates
 from optimizer.studies.explanation.explanation_document import Explanation
 from optimizer.studies.overview import describe
 from optimizer.studies.service import service_by_priority
@@ -217,7 +217,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
         currency=plan.currency,
         plan=plan.to_json().encode(),
         warnings=tuple(printable(str(item)) for item in plan.warnings),
-        answer=_answer(plan, None, None if shortage else factor),
+        answer=_answer(system, plan, None, None if shortage else factor),
         shortage=shortage,
         notes=tuple(printable(f"{note}.") for note in estimates_notes(plan)),
     )
@@ -229,17 +229,20 @@ def _load_factor(system: System, changes: Changes) -> float | None:
     return None if text is None else CHANGES["load"].read(system, text)
 
 
-def _answer(plan: Plan, price: EstimatePrice | None, factor: float | None) -> str:
+def _answer(system: System, plan: Plan, price: EstimatePrice | None, factor: float | None) -> str:
     """Return the cost of a plan, and what to measure first, as sentences; empty if nothing is to say.
 
     Args:
+        system: the system that it serves.
         plan: the plan.
         price: its cautious and typical cost, if they are known.
         factor: factor on all loads, which is stated; None without one.
     """
-    if not (plan.estimated_pools or price or factor):
+    is_cautious = plan.estimated_pools > 0 and system.options.estimates == SLOW
+    if not (is_cautious or price or factor):
         return ""
-    sentences = cost_interval_text(plan, price, factor), measure_first_text(plan, price)
+    cautious = " at cautious token times" if is_cautious and price is None else ""
+    sentences = cost_interval_text(plan, price, factor) + cautious, measure_first_text(plan, price)
     return " ".join(f"{text}." for text in sentences if text)
 
 
@@ -266,7 +269,7 @@ def outlook_view(base: bytes, changes: Changes, plan_json: bytes, settings: Sett
         remedy = _more_cards(way.added, money.text(way.cost_cents_per_h), system)
     factor = _load_factor(system, changes)
     return Outlook(
-        answer=_answer(plan, price, factor if shortage is None else None),
+        answer=_answer(system, plan, price, factor if shortage is None else None),
         cost_note=typical_text(price, money),
         shortage="" if shortage is None else shortage_text(shortage, money, factor),
         remedy=remedy,

@@ -51,7 +51,7 @@ def test_solve_shows_the_plan_at_a_glance(run: Run, path: Path) -> None:
     assert "30.00 cents/h" in answer.out
     assert "Proved: no plan with the cards that exist costs less." in answer.out
     assert answer.out.split()[-3:] == ["inferplan", "explain", str(path)]
-    assert "2 of 2 servers served in full" in answer.out
+    assert "All 2 servers served in full" in answer.out
     for heading in ("accelerators", "ITL", "TTFT", "limited by", "hidden columns", "used", "exist"):
         assert heading in answer.out
 

@@ -53,7 +53,7 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
 
 def test_overview_names_pool_limit_headroom_alternative() -> None:
     text = told(explain(two_servers()))
-    assert "2 of 2 servers served in full" in text
+    assert "All 2 servers served in full" in text
     words = ["b", "2", "×", "A0", "TTFT", "target", "346.2", "69.2%", "2", "×", "A1", "+30.00"]
     assert row(text, "b") == words
     assert "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
@@ -154,7 +154,7 @@ def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     stopped = found.plan.model_copy(update={"status": "feasible", "gap": 0.25})
     text = told(found.model_copy(update={"plan": stopped}))
     assert (
-        "2 of 2 servers served in full: the best plan found in time with the cards that exist, at most "
+        "All 2 servers served in full. The best plan found in time with the cards that exist, at most "
         "25.00% above the optimum."
     ) in " ".join(text.split())
 

@@ -273,7 +273,7 @@ def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: f
     panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
     (axes,) = canvas_of(panel).axes
     widths = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
-    room = width_mm(_label(value, None, None), NUMBER_PT) + 1
+    room = width_mm(_label(value, None, None, None), NUMBER_PT) + 1
     full = axes.get_xlim()[1] * (1 - room / (axes.get_position().width * WIDTH_MM))
     assert sum(widths) / full == pytest.approx(share, abs=1e-3)
 

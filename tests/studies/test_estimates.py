@@ -82,7 +82,9 @@ def test_solve_and_the_report_show_both(tmp_path: Path, capsys: pytest.CaptureFi
     rows = [line.split(",") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [(int(row[2]), float(row[3])) for row in rows] == [slow[:2], middle[:2]]
     assert main(["solve", str(path)]) == 0
-    assert "if token times are typical (the middle of their estimates)" in " ".join(capsys.readouterr().out.split())
+    assert "if token times are typical (the middle of their estimates)" in " ".join(
+        capsys.readouterr().out.split()
+    )
     report = make_report(system)
     assert report.estimates is not None
     assert report.estimates.middle is not None

@@ -27,7 +27,7 @@ def test_the_whole_picture_has_every_panel(large: System) -> None:
     titles = [panel.title for panel in figure.panels]
     kinds = [kind for kind in WHOLE_PLAN if kind != "nodes"]
     assert titles == [make_figure(large, kind).panels[0].title for kind in kinds]
-    assert figure.note == "26,300.50 cents/h; 27 of 27 servers served in full"
+    assert figure.note == "26,300.50 cents/h; all 27 servers served in full"
 
 
 def test_other_costs_are_stated() -> None:
@@ -150,7 +150,7 @@ def test_every_class_has_its_field_however_many_there_are() -> None:
         ({"units": {"A": 0}}, "0 of 2 servers"),
         ({"units": {}}, "0 of 2 servers"),
         ({"classes": [service_class("gold", itl=0.1)]}, "0 of 2 servers"),
-        ({"rate": 0.0}, "2 of 2 servers"),
+        ({"rate": 0.0}, "all 2 servers"),
     ],
 )
 @pytest.mark.parametrize("kind", PLAN_FIGURES)

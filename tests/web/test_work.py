@@ -80,10 +80,10 @@ def test_key_figures_state_what_is_missing() -> None:
     shown = [(tile.name, tile.value, tile.number, tile.state) for tile in view.tiles[:3]]
     assert shown == [
         ("total cost", "20.00 cents/h", 20, "ok"),
-        ("served in full", "2 of 2 servers", 2, "ok"),
+        ("served in full", "all 2 servers", 2, "ok"),
         ("have their reserve", "0 of 1 server", 0, "missed"),
     ]
-    assert view.status.endswith("Every server is served in full. 1 server lacks its reserve: s.")
+    assert view.status.startswith("Every server is served in full. 1 server lacks its reserve: s. Proved: ")
 
 
 def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
@@ -93,7 +93,7 @@ def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
     view = plan_view(base, changes, ROOMY)
     outlook = outlook_view(base, changes, view.plan, ROOMY)
     assert view.shortage.startswith("Not served: ")
-    assert view.shortage.endswith(" (5 servers).")
+    assert view.shortage.endswith(" (5 servers) at 2.5 times the stated load.")
     assert outlook.shortage == f"{view.shortage} Serve all for 263.20 USD/h: +16 H100 +28 H200."
     assert outlook.remedy is not None
     assert outlook.remedy.changes == {"count:H100": "32", "count:H200": "44"}
@@ -109,7 +109,7 @@ def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
 def test_typical_cost_and_what_to_measure_first_follow_the_plan(specs: Path) -> None:
     base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
     view = plan_view(base, Changes(), ROOMY)
-    assert view.answer == "129.20 USD/h, cautious."
+    assert view.answer == "129.20 USD/h at cautious token times."
     outlook = outlook_view(base, Changes(), view.plan, ROOMY)
     assert outlook.answer.startswith("129.20 USD/h, 72.80 if token times are typical")
     assert "Measure first: " in outlook.answer

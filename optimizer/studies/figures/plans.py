@@ -7,23 +7,23 @@ model, then by priority, so that comparable servers are adjacent.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Self
 
 from optimizer.arrays import grouped, totals
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kinds_of
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
-from optimizer.plan import TargetFigure
 from optimizer.plan.document import Plan
 from optimizer.plan.table import PlanLoad, PlanTable
 from optimizer.prices.table import ORIGINS
 from optimizer.quantities import counted_of, quantity, share_text
-from optimizer.queueing.measures import LATENCIES, METRICS, is_about
-from optimizer.queueing.targets import target_share
+from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.spec.system import System
 from optimizer.studies.figures.figure_document import Bar, BarPanel, Cell, Figure, GridPanel, Values
 from optimizer.studies.figures.node_panels import node_panel
 from optimizer.studies.overview import Overview, PoolRow, describe
+from optimizer.studies.target_rows import TargetRow, server_rows
 
 MAX_ROWS = 40
 """Maximum number of servers or models in a figure."""
@@ -51,9 +51,17 @@ class PlannedSystem:
         return tuple(row.type for row in self.overview.types)
 
     @cached_property
-    def pools(self) -> Mapping[str, Sequence[PoolRow]]:
-        """Pools of each server that has any, by name."""
-        return grouped((row.server, row) for row in self.overview.placed)
+    def rows(self) -> tuple[TargetRow, ...]:
+        """Servers of the input and shared queues, with their targets."""
+        return server_rows(self.system, self.overview.plan, self.overview)
+
+    def type_of(self, row: TargetRow) -> str:
+        """Return the accelerator type of a server, or of its queue; empty if nothing runs."""
+        queue = self.overview.plan.group_of.get(row.server)
+        names = next((one.accelerators for one in self.rows if one.server == queue), row.accelerators)
+        return next(
+            (self.system.accelerators[name].type for name in names if name in self.system.accelerators), ""
+        )
 
     @cached_property
     def cells(self) -> Mapping[tuple[str, str], PlanTable]:
@@ -210,11 +218,6 @@ def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     return shares
 
 
-def _type_of(rows: Sequence[PoolRow]) -> str:
-    """Return the accelerator type of the largest pool; empty if nothing runs."""
-    return max(rows, key=lambda row: row.num_replicas).type if rows else ""
-
-
 def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return the panel of cards, replicas and cost by accelerator type.
 
@@ -248,27 +251,25 @@ def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow
 
 def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return the panels of every server's metrics as percentages of their targets, the tightest first."""
-    rows = _rows_of(shown, before)
-    kinds = kinds_of(rows)
     # Metrics that most documents have targets for are always shown.
-    shown_of = {item.metric: item for kind in kinds for item in kind.metrics}
-    group_of = shown.overview.plan.group_of
+    shown_of = {item.metric: item for kind in kinds_of(_rows_of(shown, before)) for item in kind.metrics}
+    stated = {target.metric for one in (shown, before) if one for row in one.rows for target in row.targets}
     metrics = [
         name
         for name in dict.fromkeys((*METRICS, *shown_of))
-        if (name in shown_of and shown_of[name].target) or any(row.targets_on(name) for row in rows)
+        if (name in shown_of and shown_of[name].target) or name in stated
     ]
-    shares = _target_shares(shown, metrics)
-    old = {} if before is None else _target_shares(before, metrics)
+    old = {} if before is None else {row.server: _shares(row, metrics) for row in before.rows}
+    none = tuple(None for _ in metrics)
+    servers = [row for row in shown.rows if not row.is_queue and metrics]  # offline work has no targets
     bars = [
         Bar(
-            name=name,
-            values=shares[name],
-            marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
-            type=_type_of(shown.pools.get(group_of.get(name, name), ())),
+            name=row.server,
+            values=_shares(row, metrics),
+            marks=() if before is None else old.get(row.server, none),
+            type=shown.type_of(row),
         )
-        for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MAX_ROWS]
-        if metrics  # offline work has no latency targets
+        for row in sorted(servers, key=lambda row: (-row.tightness, row.server))[:MAX_ROWS]
     ]
     panel = BarPanel(
         title="Latencies against targets, the tightest first",
@@ -276,32 +277,15 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
         bars=tuple(bars),
         mark="" if before is None else "before",
         line=WHOLE,
-        line_name="target",
+        line_name="target, met up to here",
     )
     return (panel,)
 
 
-def _target_shares(shown: PlannedSystem, metrics: Sequence[str]) -> dict[str, tuple[float | None, ...]]:
-    """Return the metrics of each server as percentages of their targets; None without a target or replicas.
-
-    Members of shared queues are separate.
-    """
-    members, system = shown.overview.plan.members, shown.system
-    shares = {}
-    for name in system.streams:
-        if name in members:
-            figures = members[name].targets
-            of_metric = {m: [each for each in figures if is_about(each.measure, m)] for m in metrics}
-        else:
-            rows = shown.pools.get(name, ())
-            of_metric = {m: [each for row in rows for each in row.targets_on(m)] for m in metrics}
-        shares[name] = tuple(_largest_share(of_metric[metric]) for metric in metrics)
-    return shares
-
-
-def _tightness(shares: Values) -> float:
-    """Return the largest value among a server's percentages of targets."""
-    return max((share for share in shares if share is not None), default=0.0)
+def _shares(row: TargetRow, metrics: Sequence[str]) -> Values:
+    """Return the worst value of each metric as a percentage of its target; None without a target."""
+    worst = {target.metric: WHOLE * target.share for target in sorted(row.targets, key=attrgetter("share"))}
+    return tuple(worst.get(metric) for metric in metrics)
 
 
 def _target_name(shown: Shown | None) -> str:
@@ -310,11 +294,6 @@ def _target_name(shown: Shown | None) -> str:
         return "beyond a target\n[% of allowed]"
     heading = f" ({shown.metric.upper()})" if shown.metric in LATENCIES else ""
     return f"{shown.spoken or shown.heading}{heading}\n[% of target]"
-
-
-def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
-    shares = (target_share(figure.value, figure.limit) for figure in figures)
-    return max((WHOLE * share for share in shares if share is not None), default=None)
 
 
 def nodes_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
