@@ -21,12 +21,15 @@ def marked(accelerator: str, estimated: str | None) -> str:
     return accelerator if estimated is None else accelerator + MARK
 
 
-def estimate_note(estimated: Sequence[EstimateEnd | None], noun: str = "pool") -> str:
+def estimate_note(
+    estimated: Sequence[EstimateEnd | None], noun: str = "pool", *, is_marked: bool = False
+) -> str:
     """State which token times are estimates, and of what; empty if none are.
 
     Args:
         estimated: for each row, the end of its estimates; None for token times that are no estimates.
         noun: noun of the rows.
+        is_marked: whether estimates are marked even if all are estimates, as in CSV, which has no notes.
     """
     ends = sorted({end for end in estimated if end is not None})
     if not ends:
@@ -34,7 +37,7 @@ def estimate_note(estimated: Sequence[EstimateEnd | None], noun: str = "pool") -
     known = estimated.count(None)
     count = f"{counted_of(len(estimated) - known, len(estimated), noun)}; " if known else ""
     return (
-        f"{'~ token' if known else 'Token'} times are estimated from data sheets, not measured "
+        f"{'~ token' if known or is_marked else 'Token'} times are estimated from data sheets, not measured "
         f"({count}{' and '.join(ENDS[end] for end in ends)}); measure before you buy"
     )
 

@@ -10,7 +10,7 @@ from optimizer.kinds.simulated import ReplicaSimulation
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise, quantity, significant
 from optimizer.queueing.measures import LATENCIES, METRICS
-from optimizer.render.estimates import estimate_note
+from optimizer.render.estimates import estimate_note, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
 from optimizer.simulation.summary import PERCENTILES
@@ -64,7 +64,7 @@ def performance_section(
             rows.append((f"{METRICS[metric].label}, {percentile[:-3]}", value, _SIX, "ms"))
     section = _metrics(title, rows)
     if named is not None:
-        section.notes.extend([estimate_note([named.end]), *named.estimate.warnings])
+        section.notes.extend([estimate_note([named.end], is_marked=True), *named.estimate.warnings])
     return section
 
 
@@ -73,7 +73,7 @@ def _estimated(named: EstimatedReplica) -> list[_Metric]:
     said = named.document()
     return [
         ("model", said["model"], "", ""),
-        ("accelerator", f"{said['accelerator']}, tp {said['tp']}", "", ""),
+        ("accelerator", marked(f"{said['accelerator']}, tp {said['tp']}", named.end), "", ""),
         ("weights", f"{said['weights']}, cache {said['cache']}", "", ""),
         ("input length", said["inTokens"], ",.10g", "tokens"),
         ("output length", said["outTokens"], ",.10g", "tokens"),
@@ -161,7 +161,7 @@ def sizing_sections(
         ("all targets", True, sizing.max_rate_rps),
     )
     columns = (
-        words("by", lambda row: row[0]),
+        words("by", lambda row: marked(row[0], None if named is None else named.end)),
         Column("rate", lambda row: row[2], "req/s", _SEVEN),
         Column("rate", lambda row: row[2] * 60, "req/min", _SEVEN),
     )

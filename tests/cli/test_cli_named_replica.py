@@ -46,7 +46,7 @@ def test_a_replica_by_names_is_that_of_a_plan(
 def test_every_form_of_output_is_marked_as_estimated(words: tuple[str, ...], run: Run) -> None:
     out = run(*words).out
     assert "H100, tp 1 ~" in out
-    assert "Token times are estimated from data sheets, not measured (cautious" in out.replace("\n", "")
+    assert "~ token times are estimated from data sheets, not measured (cautious" in out.replace("\n", "")
     assert max(map(len, out.splitlines())) <= 80
     assert any("~" in field for row in csv.reader(io.StringIO(run(*words, "--csv").out)) for field in row)
     found = run(*words, "--json").json
