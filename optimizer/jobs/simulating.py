@@ -87,7 +87,7 @@ def simulate_plan(
         plan = load_plan(options.plan)
     runs = pool_runs(system, plan or solve(system, backend=options.backend))
     if trace is not None:
-        loaded = sorted({run.server for run in runs})
+        loaded = sorted({run.owner for run in runs})
         server = options.server or (loaded[0] if len(loaded) == 1 else None)
         if server is None:
             raise RequestError(
@@ -95,7 +95,7 @@ def simulate_plan(
             )
         if server not in loaded:
             raise RequestError("server", f"{server!r} has no pool with a load in the plan")
-        runs = traced([run for run in runs if run.server == server], trace)
+        runs = traced([run for run in runs if run.owner == server], trace)
     return simulation_of(runs, options.effort, progress)
 
 

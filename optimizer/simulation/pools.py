@@ -103,13 +103,14 @@ class PooledReplicas(SimulatedReplica):
         assert requests.arrival_ms is not None
         assert requests.assigned is not None
         work = _Work.of(requests)
-        freed_ms = np.zeros(len(requests))
+        prefilled_ms = self._prefilled(requests, work, np.zeros(len(requests)))
         for _ in range(MAX_PASSES):
-            prefilled_ms = self._prefilled(requests, work, freed_ms)
             received_ms = self._received(requests, work, prefilled_ms)
             decoded = self._decoded(requests, work, received_ms)
-            before, freed_ms = freed_ms, decoded.first_ms
-            if self.prefill_kv_tokens >= UNLIMITED or (before == freed_ms).all():
+            before = prefilled_ms
+            if self.prefill_kv_tokens < UNLIMITED:
+                prefilled_ms = self._prefilled(requests, work, decoded.first_ms)
+            if (before == prefilled_ms).all():
                 return self._joined(requests, prefilled_ms, received_ms, decoded)
         raise AnalysisError(
             f"the KV cache of prefill replicas, {self.prefill_kv_tokens} tokens, is so small that decode "
@@ -222,20 +223,6 @@ class PooledReplicas(SimulatedReplica):
             prefilled_ms=frozen(prefilled_ms),
             received_ms=frozen(received_ms),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeReplica(SimulatedReplica):
-    """A decode replica, to which requests come with the KV cache of all prompt tokens but one."""
-
-    times: IterationCoefficients
-    limits: Limits
-
-    def run(self, requests: Requests) -> SimulatedRun:
-        """Run requests through the replica."""
-        context = np.maximum(requests.in_tokens, 1)
-        arrived = replace(requests, in_tokens=context, cached_tokens=context - 1)
-        return replace(simulate(arrived, self.times, self.limits), requests=requests)
 
 
 class _Work(NamedTuple):

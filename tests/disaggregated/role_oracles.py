@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -17,11 +18,33 @@ LAWS = {
     "A": {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "promptAttention": 1.04e-6, "weightRead": 4.3},
     "B": {"alpha": 9.0, "beta": 0.06, "gamma": 6e-5, "promptAttention": 2e-6, "weightRead": 6.0},
 }
+LAW = {
+    "alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "perSequence": 0.0189, "promptAttention": 1.04e-6,
+    "weightRead": 4.3,
+}  # fmt: skip
 SHARES = ("0.05", "0.2", "0.4")
 Bill = tuple[tuple[float, ...], float, float]
 """Unserved rate and servers by priority, transition cost [cents/h], and changes."""
 Way = tuple[dict[str, int], float, float]
 """Cards by type, transition cost [cents/h], and changes."""
+
+
+def document(wish: str | None = "allowed", itl_ms: float = 12, cards: int = 60, **server: Any) -> Json:
+    """Return a server with prompts of 4,000 tokens on one type of cards."""
+    load = {"arrivalRate": "20/s", "avgInTokens": 4000, "avgOutTokens": 250, "inTokensCV": 0}
+    item = {"name": "s", "class": "c", "model": "m", "currentAlloc": {"load": load}, **server}
+    target = {"model": "m", "slo-itl": itl_ms, "slo-ttft": 2000}
+    return {
+        "accelerators": [{"name": "H100", "type": "H100", "cost": 300}],
+        "count": [{"type": "H100", "count": cards}],
+        "models": [
+            {"name": "m", "acc": "H100", "maxBatchSize": 256, "kvCapacity": 450_000, "perfParms": LAW,
+             "kvBytesPerToken": 131_072}
+        ],
+        "serviceClasses": [{"name": "c", "priority": 1, "modelTargets": [target]}],
+        "servers": [item | ({} if wish is None else {"disaggregation": wish})],
+        "optimizer": {"handover": {"fixedMs": 20}},
+    }  # fmt: skip
 
 
 def random_role_document(seed: int) -> Json:

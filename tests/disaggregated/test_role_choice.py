@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import Json, without_hash
-from role_oracles import best_bill, random_role_document
+from role_oracles import LAW, best_bill, document, random_role_document
 from slow_cases import mostly_slow
 
 from optimizer import SpecError, load_system, simulate, solve, verify
@@ -51,29 +51,6 @@ def test_left_out_candidates_do_not_change_the_plan(monkeypatch: pytest.MonkeyPa
 
 
 # --- what the plan says ----------------------------------------------------------------------------------
-
-LAW = {
-    "alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "perSequence": 0.0189, "promptAttention": 1.04e-6,
-    "weightRead": 4.3,
-}  # fmt: skip
-
-
-def document(wish: str | None = "allowed", itl_ms: float = 12, cards: int = 60, **server: Any) -> Json:
-    """Return a server with prompts of 4,000 tokens on one type of cards."""
-    load = {"arrivalRate": "20/s", "avgInTokens": 4000, "avgOutTokens": 250, "inTokensCV": 0}
-    item = {"name": "s", "class": "c", "model": "m", "currentAlloc": {"load": load}, **server}
-    target = {"model": "m", "slo-itl": itl_ms, "slo-ttft": 2000}
-    return {
-        "accelerators": [{"name": "H100", "type": "H100", "cost": 300}],
-        "count": [{"type": "H100", "count": cards}],
-        "models": [
-            {"name": "m", "acc": "H100", "maxBatchSize": 256, "kvCapacity": 450_000, "perfParms": LAW,
-             "kvBytesPerToken": 131_072}
-        ],
-        "serviceClasses": [{"name": "c", "priority": 1, "modelTargets": [target]}],
-        "servers": [item | ({} if wish is None else {"disaggregation": wish})],
-        "optimizer": {"handover": {"fixedMs": 20}},
-    }  # fmt: skip
 
 
 def test_a_strict_itl_target_separates_prompts_and_answers() -> None:

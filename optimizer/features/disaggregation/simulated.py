@@ -1,51 +1,158 @@
-"""Prefill and decode replicas of a plan for the simulator."""
+"""Prefill and decode pools of a plan for the simulator, which runs both together."""
 
-from optimizer.features.disaggregation.streams import LAYERS, RolePool, handover_of, receivers
-from optimizer.kinds.table import kind_of_profile
-from optimizer.plan import Pool
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optimizer.candidates.arrays import profile_of
+from optimizer.errors import SpecError
+from optimizer.features.disaggregation.streams import (
+    LAYERS,
+    ROLES,
+    Role,
+    RolePool,
+    bandwidth_gbps,
+    handover_of,
+    is_seeded,
+)
+from optimizer.kinds.simulated import open_load
+from optimizer.plan import Plan, Pool
 from optimizer.schema import ModelProfile, Server
+from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.pools import DecodeReplica, PooledReplicas, Transfer, decode_coefficients
-from optimizer.simulation.replicas import SimulatedReplica
+from optimizer.simulation.pools import PooledReplicas, PooledRun, Transfer, decode_coefficients
+from optimizer.simulation.replicas import MAX_REQUESTS, Effort, run_replica
+from optimizer.simulation.workload import Load
 from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
 
 
-def replica_of(system: System, server: Server, profile: ModelProfile, pool: Pool) -> SimulatedReplica:
-    """Return a replica of a pool for the simulator; that of a prefill pool ends with the handover.
+@dataclass(frozen=True, slots=True)
+class BothPools:
+    """Prefill and decode pool of a server, which are simulated in one run."""
+
+    server: str
+    """Name of the server whose requests they serve."""
+    load: Load
+    """Requests to both pools."""
+    replica: PooledReplicas
+    role: Role
+    """Role of the pool whose metrics are wanted."""
+
+    @property
+    def replicas(self) -> Mapping[Role, int]:
+        """Number of replicas by role."""
+        return {"prefill": self.replica.prefill_replicas, "decode": self.replica.decode_replicas}
+
+    def with_replicas(self, replicas: Mapping[Role, int]) -> "BothPools":
+        """Return a copy with other numbers of replicas by role."""
+        prefill, decode = (replicas[role] for role in ROLES)
+        return replace(
+            self, replica=replace(self.replica, prefill_replicas=prefill, decode_replicas=decode)
+        )
+
+    @property
+    def latencies(self) -> Sequence[str]:
+        """Latencies that belong to the pool."""
+        if self.role == "prefill":
+            return ("ttft",)
+        return ("itl", "e2e") if self.replica.seeded else ("itl", "ttft", "e2e")
+
+    def runs(self, effort: Effort, stream: int) -> list[PooledRun]:
+        """Simulate both pools; each replica of the larger one gets the number of requests of the effort."""
+        requests = min(effort.requests * max(self.replicas.values()), MAX_REQUESTS)
+        runs = run_replica(self.load, self.replica, replace(effort, requests=requests), stream)
+        return [run for run in runs if isinstance(run, PooledRun)]
+
+    def seen(self, run: PooledRun) -> SimulatedRun:
+        """Return a run as the pool sees it.
+
+        To the prefill pool belongs the TTFT of the client. At the decode pool, requests arrive with the end
+        of the handover.
+        """
+        if self.role == "prefill":
+            return replace(run, busy_ms=np.nan)  # the batches are those of the decode replicas
+        return replace(run, sent_ms=run.received_ms)
+
+
+def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
+    """Return the simulation of a server with prefill and decode pools, for one of them.
 
     Args:
-        system: the system.
-        server: planned server of the pool.
-        profile: profile of its model on the pool's accelerator.
-        pool: the pool.
+        system: the system with the chosen pools.
+        plan: the plan.
+        pool: the prefill or the decode pool.
+
+    Raises:
+        SpecError: the plan lacks a pool, or a pool is on several accelerators or has no link to the other.
     """
-    if not isinstance(server, RolePool):
-        return kind_of_profile(profile).replica(server, profile, pool.max_batch, pool)
-    assert profile.iteration is not None
-    times = IterationCoefficients(
-        *(getattr(profile.iteration, name) for name in IterationCoefficients._fields)
-    )
-    memory = UNLIMITED if profile.kv_capacity_tokens is None else profile.kv_capacity_tokens
-    limits = Limits(pool.max_batch, 2 * pool.max_batch, memory)
-    if server.role == "decode":
-        return DecodeReplica(decode_coefficients(times), limits)
-    handover = handover_of(system.options)
-    links = receivers(system.accelerators[pool.accelerator], system.accelerators, server)
-    return PooledReplicas(
-        times=times,
-        decode_times=times,
+    server, handover = pool.whole, handover_of(system.options)
+    prefill, decode = (_pool_of(plan, server, role) for role in ROLES)
+    bandwidth = bandwidth_gbps(*(system.accelerators[each.accelerator] for each in (prefill, decode)))
+    if not bandwidth:
+        raise SpecError(
+            f"allocations.{server.name} (prefill): no link from {prefill.accelerator!r} to "
+            f"{decode.accelerator!r}; solve again"
+        )
+    profile, other = (profile_of(system, server, each.accelerator) for each in (prefill, decode))
+    both = PooledReplicas(
+        times=_times(profile),
+        decode_times=decode_coefficients(_times(other)),
         budget=profile.max_num_tokens,
-        prefill_kv_tokens=UNLIMITED,
-        limits=limits,
-        prefill_replicas=1,
-        decode_replicas=1,
+        prefill_kv_tokens=_kv_tokens(profile),
+        limits=Limits(decode.max_batch, 2 * decode.max_batch, _kv_tokens(other)),
+        prefill_replicas=prefill.num_replicas,
+        decode_replicas=decode.num_replicas,
         round_robin=False,
-        seeded=True,
+        seeded=is_seeded(server),
         transfer=Transfer(
-            min(links.values(), default=1.0),
+            bandwidth,
             profile.kv_bytes_per_token or 0.0,
             LAYERS if handover.layerwise else 1,
             handover.fixed_ms,
         ),
     )
+    load = open_load(server.current.load, decode.arrival_rate_rpm / SECONDS_PER_MINUTE)
+    return BothPools(server.name, load, both, pool.role)
+
+
+def as_client(plan: Plan, server: RolePool, pool: Pool) -> Pool:
+    """Return the prefill pool with the TTFT of the client in place of its own part.
+
+    Means add up; percentiles are at most the sum of both.
+    """
+    if server.role == "decode" or is_seeded(server):
+        return pool
+    decode = _pool_of(plan, server.whole, "decode")
+    parts = {figure.measure: figure.value for figure in decode.targets}
+    targets = [
+        figure.model_copy(update={"value_ms": figure.value + parts.get(figure.measure, 0.0)})
+        for figure in pool.targets
+    ]
+    return pool.model_copy(update={"ttft_ms": pool.ttft_ms + decode.ttft_ms, "targets": tuple(targets)})
+
+
+def _pool_of(plan: Plan, server: Server, role: Role) -> Pool:
+    """Return the only pool of a role.
+
+    Raises:
+        SpecError: there is none, or there are several.
+    """
+    name = f"{server.name} ({role})"
+    pools = plan.allocations.get(name, ())
+    if len(pools) != 1:
+        raise SpecError(f"allocations.{name}: must have one accelerator, not {len(pools)}; solve again")
+    return pools[0]
+
+
+def _times(profile: ModelProfile) -> IterationCoefficients:
+    assert profile.iteration is not None
+    return IterationCoefficients(
+        *(getattr(profile.iteration, name) for name in IterationCoefficients._fields)
+    )
+
+
+def _kv_tokens(profile: ModelProfile) -> int:
+    return UNLIMITED if profile.kv_capacity_tokens is None else profile.kv_capacity_tokens

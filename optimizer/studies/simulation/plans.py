@@ -1,6 +1,10 @@
-"""Simulates a plan: one replica of each pool, at its share of the pool's load."""
+"""Simulates a plan: one replica of each pool, at its share of the pool's load.
+
+Prefill and decode pools of a server are simulated together, with all of their replicas.
+"""
 
 import math
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from optimizer.parallel import Progress, as_done, ignore_progress
@@ -8,7 +12,7 @@ from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
 from optimizer.simulation.workload import TraceLoad
 from optimizer.spec.system import System
-from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
+from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_together, together
 from optimizer.studies.simulation.simulation_document import SimulatedPool, Simulation
 
 
@@ -30,7 +34,21 @@ def simulate_pools(
 
 def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress) -> Simulation:
     """Simulate pools in parallel, one per core; the result does not depend on the number of cores."""
-    return simulation_from(runs, [*as_done(partial(simulate_pool, effort=effort), runs, progress)], effort)
+    groups = together(runs)
+    simulated = as_done(partial(simulate_together, effort=effort), groups, progress)
+    return simulation_from(runs, in_order(runs, groups, simulated), effort)
+
+
+def in_order(
+    runs: Sequence[PoolRun], groups: Sequence[Sequence[PoolRun]], simulated: Iterable[Sequence[SimulatedPool]]
+) -> list[SimulatedPool]:
+    """Return the simulated pools of groups in the order of their runs."""
+    of_run = {
+        id(run): pool
+        for group, pools in zip(groups, simulated, strict=True)
+        for run, pool in zip(group, pools, strict=True)
+    }
+    return [of_run[id(run)] for run in runs]
 
 
 def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:
@@ -41,7 +59,9 @@ def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Eff
         traced=bool(recorded),
         seed=effort.seed,
         holds=all(pool.holds for pool in pools),
-        offered_rps=math.fsum(run.rate_rps * run.pool.num_replicas for run in runs),
-        goodput_rps=math.fsum(pool.goodput_rps for pool in pools),
+        offered_rps=math.fsum(run.counted_rps for run in runs),
+        goodput_rps=math.fsum(
+            pool.goodput_rps for run, pool in zip(runs, pools, strict=True) if run.counted_rps
+        ),
         pools=tuple(pools),
     )

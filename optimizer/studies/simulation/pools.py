@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, frozen
+from optimizer.arrays import BoolArray, FloatArray, frozen, grouped
 from optimizer.candidates.arrays import largest_loss, profile_of, tabulate_as_served
 from optimizer.candidates.pairs import arrays_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
-from optimizer.features.disaggregation.simulated import replica_of
+from optimizer.features.disaggregation.simulated import BothPools, as_client, both_pools
+from optimizer.features.disaggregation.streams import RolePool
 from optimizer.features.offline.simulated import OfflineRun, offline_run
 from optimizer.features.shared_cards.simulated import (
     CardInTurns,
@@ -23,12 +24,13 @@ from optimizer.features.shared_cards.simulated import (
 from optimizer.features.shared_cards.uses import SharedCardUse, SharedPool
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import beside_heads, open_load, runs_of
-from optimizer.kinds.table import kind_of_pool
+from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
 from optimizer.queueing.measures import LATENCIES, LOSS, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
 from optimizer.schema import ModelProfile
 from optimizer.simulation.engine import SimulatedRun
+from optimizer.simulation.pools import PooledRun
 from optimizer.simulation.replicas import Effort, SimulatedReplica, run_replica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import (
@@ -88,6 +90,8 @@ class PoolRun:
     """Names of the request shapes of the server's load."""
     cards: str = ""
     """Name of the shared cards on which the replica runs; empty if there are none."""
+    both: BothPools | None = None
+    """Prefill and decode pool that are simulated together; None if the pool is neither."""
 
     @property
     def planned(self) -> str:
@@ -110,12 +114,26 @@ class PoolRun:
     @property
     def means(self) -> dict[str, float]:
         """Predicted mean of each latency [ms]."""
-        return {"ttft": self.pool.ttft_ms, "itl": self.pool.itl_ms, "e2e": self.prediction.e2e_ms}
+        means = {"ttft": self.pool.ttft_ms, "itl": self.pool.itl_ms, "e2e": self.prediction.e2e_ms}
+        return means if self.both is None else {name: means[name] for name in self.both.latencies}
 
     @property
     def stream(self) -> int:
         """Number of the random stream, which does not depend on other pools of the plan."""
+        if self.both is not None:
+            return stream_of(self.both.server, "")
         return stream_of(self.cards or self.planned, self.pool.accelerator)
+
+    @property
+    def owner(self) -> str:
+        """Name of the server whose requests the pool serves."""
+        return self.server if self.both is None else self.both.server
+
+    @property
+    def counted_rps(self) -> float:
+        """Load of the pool [requests/s]; 0 for a decode pool, whose requests count in the prefill pool."""
+        is_second = self.both is not None and self.both.role == "decode"
+        return 0.0 if is_second else self.rate_rps * self.pool.num_replicas
 
     @property
     def replica_rps(self) -> float:
@@ -170,7 +188,30 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
     shared = [(name, pool) for name, pool in loaded if name in groups]
     runs += [run for name, pool in shared for run in _member_runs(system, plan, name, pool)]
     runs += [_card_run(system, *item) for item in items_with_load(plan)]
+    runs = [_role_run(system, plan, run) for run in runs]
     return sorted(runs, key=lambda run: run.planned)
+
+
+def _role_run(system: System, plan: Plan, run: PoolRun) -> PoolRun:
+    """Return the run of a prefill or decode pool with both pools; others remain as they are.
+
+    The prefill pool has the TTFT target of the server, the decode pool the other targets.
+    """
+    pool = system.servers.get(run.server)
+    if not isinstance(pool, RolePool):
+        return run
+    both, target = both_pools(system, plan, pool), system.target_of(pool.whole)
+    latencies = () if target is None else tuple(target.latency_targets())
+    run = replace(
+        run,
+        pool=as_client(plan, pool, run.pool),
+        replica=both.replica,
+        both=both,
+        targets=tuple(each for each in latencies if (each[0].metric == "ttft") == (pool.role == "prefill")),
+    )
+    if pool.role == "decode" or target is None:
+        return run
+    return replace(run, prediction=Prediction(np.nan, {}), request_limits=target.request_limits())
 
 
 def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[PoolRun]:
@@ -207,12 +248,17 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
         raise SpecError(
             f"{runs[0].server} has targets of request shapes, which a trace does not name; remove the trace"
         )
-    total_rps = sum(run.rate_rps * run.pool.num_replicas for run in runs)
+    total_rps = sum(run.counted_rps for run in runs)
     assert trace.arrival_ms is not None
     span_s = max(float(trace.arrival_ms[-1]), 1.0) / 1000
     shares = [run.rate_rps / total_rps for run in runs]
     return [
-        replace(run, load=TraceLoad(trace, share), rate_rps=share * len(trace) / span_s)
+        replace(
+            run,
+            load=TraceLoad(trace, share),
+            rate_rps=share * len(trace) / span_s,
+            both=run.both and replace(run.both, load=TraceLoad(trace)),
+        )
         for run, share in zip(runs, shares, strict=True)
     ]
 
@@ -235,7 +281,7 @@ def _pool_run(
         load=open_load(replica_load(server), rate_rps),
         rate_rps=rate_rps,
         prediction=prediction,
-        replica=replica_of(system, server, profile, pool),
+        replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
         targets=latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound)),
         delay_ms=system.delay_ms(server, pool.accelerator),
         request_limits={} if target is None else target.request_limits(),
@@ -257,8 +303,33 @@ def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) 
     return replace(run, delay_ms=delay_ms, card=card_in_turns(system, use, place), cards=use.name)
 
 
+def together(runs: Sequence[PoolRun]) -> list[list[PoolRun]]:
+    """Group the pools that are simulated in one run: prefill and decode pool of a server."""
+    groups = grouped((run.owner if run.both else i, run) for i, run in enumerate(runs))
+    return [*groups.values()]
+
+
+def simulate_together(runs: Sequence[PoolRun], effort: Effort) -> list[SimulatedPool]:
+    """Simulate the pools of a group, and summarise each."""
+    both = runs[0].both
+    if both is None:
+        return [simulate_pool(run, effort) for run in runs]
+    results = both.runs(effort, runs[0].stream)
+    return [_role_summary(run, results) for run in runs]
+
+
+def _role_summary(run: PoolRun, results: Sequence[PooledRun]) -> SimulatedPool:
+    assert run.both is not None
+    seen = [run.both.seen(result) for result in results]
+    summary, replicas = summarise(seen), run.both.replicas[run.both.role]
+    throughput = IntervalEstimate(*(value / replicas for value in summary.throughput_rps))
+    return summarised_pool(run, seen, replace(summary, throughput_rps=throughput))
+
+
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate one replica of a pool and summarise the result."""
+    if run.both is not None:
+        return simulate_together([run], effort)[0]
     runs = [
         replace(one, client_ms=frozen(one.client_ms + run.delay_ms)) for one in simulated_runs(run, effort)
     ]
