@@ -82,7 +82,8 @@ def worst_ratio(simulation: Simulation) -> tuple[float, str]:
 
 def planned(count: int) -> list[tuple[int, System]]:
     """Return the first systems whose server can have pools, with their seeds."""
-    found, seed = [], 0
+    found: list[tuple[int, System]] = []
+    seed = 0
     while len(found) < count:
         system = load_system(random_source(seed))
         if solve(system).complete:

@@ -15,6 +15,7 @@ from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.simulated import BothPools, both_pools
 from optimizer.features.disaggregation.streams import RolePool
 from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.kinds.replicas import LatencyFigures
 from optimizer.plan import Plan
 from optimizer.schema.messages import validated
 from optimizer.simulation.pools import decode_coefficients
@@ -67,6 +68,7 @@ def test_planned_pools_run_as_the_row_that_states_them(first_token: str) -> None
         for role in ("prefill", "decode")
         for run in both.runs(Effort(SHORT), 0)
     ]
+    assert isinstance(alone, LatencyFigures)
     assert alone.p95_ttft_ms == latency_percentile(seen[:1], "ttft_ms", 95).value
     assert alone.p95_itl_ms == latency_percentile(seen[1:], "itl_ms", 95).value
 
@@ -131,6 +133,24 @@ def test_a_plan_without_one_of_the_pools_is_refused() -> None:
         simulate_pools(system, half, Effort(SHORT))
 
 
+@pytest.mark.parametrize("capacity", mostly_slow([60_000, 450_000], 1))
+def test_the_time_to_the_second_token_counts_for_the_itl(capacity: int) -> None:
+    """If the prefill replica sends the first token, waits of decode replicas count for the ITL (eq. 301)."""
+    source = document("required", firstToken="prefill")
+    source["models"][0]["kvCapacity"] = capacity
+    load = {"arrivalRate": "10/s", "avgInTokens": 8000, "avgOutTokens": 60, "inTokensCV": 0, "outTokensCV": 1}
+    source["servers"][0]["currentAlloc"]["load"] = load
+    source["serviceClasses"][0]["modelTargets"][0] |= {"percentile": 95, "slo-itl": 25, "slo-ttft": 3000}
+    system = load_system(source)
+    plan = solve(system)
+    assert plan.disaggregation["s"].decode_share == 0
+    (check,) = simulate_pools(system, plan, Effort(4 * SHORT)).pools[0].targets
+    assert check.target == "p95 ITL"
+    assert check.simulated.value <= 1.1 * check.limit
+    assert check.predicted is not None
+    assert 0.9 <= check.predicted / check.simulated.value <= 1.7
+
+
 # --- repair ----------------------------------------------------------------------------------------------
 
 
@@ -172,8 +192,8 @@ def test_the_pool_whose_part_is_longer_than_planned_is_to_blame() -> None:
     slow = decode.model_copy(update={"ttft": decode.ttft.model_copy(update={"predicted_mean": -1e4})})
     assert _role_to_blame({"prefill": late, "decode": decode}) == "prefill"
     assert _role_to_blame({"prefill": late, "decode": slow}) == "decode"
-    full = {"prefill": prefill, "decode": decode.model_copy(update={"overload": "the queue grows"})}
-    assert _role_to_blame(full) == "decode"
+    full = decode.model_copy(update={"overload": "the queue grows"})
+    assert _role_to_blame({"prefill": prefill, "decode": full}) == "decode"
 
 
 @pytest.mark.slow
@@ -184,5 +204,6 @@ def test_a_trace_is_sent_to_both_pools(tmp_path: Path) -> None:
     file.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]) + "\n", encoding="utf-8")
     system, _ = planned()
     found = simulate_plan(system, SimulateOptions(trace=file, server="s"))
-    assert (found.requests, found.offered_rps) == (SHORT, pytest.approx(20, rel=0.01))
+    assert found.requests == SHORT
+    assert found.offered_rps == pytest.approx(20, rel=0.01)
     assert [pool.server for pool in found.pools] == ["s (decode)", "s (prefill)"]

@@ -49,9 +49,7 @@ class BothPools:
     def with_replicas(self, replicas: Mapping[Role, int]) -> "BothPools":
         """Return a copy with other numbers of replicas by role."""
         prefill, decode = (replicas[role] for role in ROLES)
-        return replace(
-            self, replica=replace(self.replica, prefill_replicas=prefill, decode_replicas=decode)
-        )
+        return replace(self, replica=replace(self.replica, prefill_replicas=prefill, decode_replicas=decode))
 
     @property
     def latencies(self) -> Sequence[str]:

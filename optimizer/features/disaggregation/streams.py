@@ -24,7 +24,9 @@ Role = Literal["prefill", "decode"]
 CONTINUOUS = ContinuousQueues.name
 ROLES: tuple[Role, ...] = ("prefill", "decode")
 SHARES = (0.05, 0.2, 0.4)
-"""Shares of the TTFT target that the decode pool can have, in ascending order."""
+"""Shares of the TTFT target that the decode pool can have, in ascending order; it has none if the prefill
+replica sends the first token.
+"""
 LAYERS = 32
 """Number of layers that are sent one by one; most models have more, so that less is left at the end."""
 LINKS: Mapping[str, float] = MappingProxyType(
@@ -130,7 +132,7 @@ def possible_roles(server: Server) -> Iterator[RolePool]:
     load = server.current.load
     one_token = load.model_copy(update={"out_tokens": 1.0, "out_tokens_cv": 0.0})
     common = {field: getattr(server, field) for field in Server.model_fields}
-    for share in SHARES:
+    for share in (0.0,) if is_seeded(server) else SHARES:
         for role in ROLES:
             own: dict[str, Any] = {
                 "name": f"{server.name} ({role} {share:g})",
@@ -145,8 +147,8 @@ def target_of_role(target: ModelTarget, pool: RolePool) -> ModelTarget:
     """Return the targets of a pool: its share of the TTFT target; for decoding also the others (eq. 302)."""
     if pool.role == "decode":
         return target.model_copy(update={"ttft_ms": target.ttft_ms * pool.decode_share})
-    share = 1.0 if is_seeded(pool) else 1 - pool.decode_share
-    return target.model_copy(update={"ttft_ms": target.ttft_ms * share, "itl_ms": 0.0, "user_tps": 0.0})
+    ttft_ms = target.ttft_ms * (1 - pool.decode_share)
+    return target.model_copy(update={"ttft_ms": ttft_ms, "itl_ms": 0.0, "user_tps": 0.0})
 
 
 def is_seeded(server: Server) -> bool:

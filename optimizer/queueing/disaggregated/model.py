@@ -18,8 +18,13 @@ from optimizer.queueing.continuous.model import (
     ContinuousPerformance,
     ContinuousQueues,
 )
-from optimizer.queueing.continuous.replicas import column, row_steps
-from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows
+from optimizer.queueing.continuous.replicas import column
+from optimizer.queueing.disaggregated.decode import (
+    decode_queues,
+    decode_rows,
+    step_after_handover,
+    with_first_interval,
+)
 from optimizer.queueing.disaggregated.handover import Handover, LinkTimes
 from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
 from optimizer.queueing.disaggregated.prefill import PrefillReplicas, PromptWaits
@@ -194,20 +199,12 @@ class DisaggregatedQueues(QueueModel):
         before = own + link.rest_ms + fixed
         wait = column(waits.mean_ms + link.wait_ms)
         variance = column(waits.variance + link.wait_ms**2)
-        of_step = Parts(*(values[..., 0] for values in decode.first.columns()))
+        of_step = step_after_handover(decode)
         seeded = self.pools.seeded[:, np.newaxis]
         first = Parts.single(
             before + np.where(seeded, 0.0, of_step.least_ms),
             wait + np.where(seeded, 0.0, of_step.mean_ms),
             variance + np.where(seeded, 0.0, of_step.variance),
-        )
-        place_wait = decode.place_chance * decode.place_wait_ms
-        steps = row_steps(self.rows)
-        entry = of_step.least_ms + of_step.mean_ms + column(place_wait)
-        begun = (entry + np.maximum(steps - 1, 0.0) * decode.interval.rows_ms) / np.maximum(steps, 1.0)
-        itl = np.where(seeded, begun, decode.interval.rows_ms)
-        interval = replace(
-            decode.interval, mean_ms=np.maximum(itl[..., np.newaxis] - decode.interval.least_ms, 0.0)
         )
         after = np.where(seeded & (self.rows.answer <= 1), 0.0, decode.e2e_rows_ms)
         e2e = before + wait + after
@@ -215,16 +212,13 @@ class DisaggregatedQueues(QueueModel):
         weight = self.rows.weight
         step_ms = np.where(self.pools.seeded, 0.0, decode.prefill_ms)
         return replace(
-            decode,
+            with_first_interval(decode, self.rows, self.pools.seeded),
             prefill_ms=row_sum(weight * before) + link.wait_ms + step_ms,
             turn_ms=waiting,
             client_ms=np.where(self.pools.seeded, 0.0, decode.client_ms),
             place_chance=np.where(self.pools.seeded, 0.0, decode.place_chance),
-            itl_ms=row_sum(decode.decoding * itl),
             e2e_ms=row_sum(weight * e2e),
             first=first,
-            interval=interval,
-            most_itl_ms=np.where(seeded, np.inf, decode.most_itl_ms),
             e2e_rows_ms=e2e,
             e2e_variance=decode.e2e_variance + variance,
         )

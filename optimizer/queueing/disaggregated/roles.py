@@ -4,7 +4,7 @@ Arrays have shape (R,), those of the rows of loads (R, H); times are in ms and r
 stated. Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from optimizer.queueing.continuous.model import (
     ContinuousQueues,
 )
 from optimizer.queueing.continuous.replicas import column
-from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows
+from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows, with_first_interval
 from optimizer.queueing.disaggregated.handover import Handover
 from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
 from optimizer.queueing.disaggregated.prefill import PrefillReplicas
@@ -149,17 +149,31 @@ class PrefillQueues(QueueModel):
 class DecodeQueues(ContinuousQueues):
     """Queue model of R decode replicas; TTFT begins with the end of the handover.
 
-    If the prefill replica sends the first token, the time to the second one counts as TTFT, too.
+    If the prefill replica sends the first token, TTFT is the time to the second one, which counts for the
+    ITL.
     """
 
     name: ClassVar[str] = "decode"
+    rows: ShapeRows
+    """Rows of the loads."""
+    seeded: BoolArray
+    """Mask of the replicas of servers whose prefill replica sends the first token."""
 
     @classmethod
     def of_law(cls, law: Law, limits: ReplicaLimits, variability: Variability) -> Self:
         """Create the replicas."""
         assert isinstance(law, EngineLaw)
-        rows = decode_rows(divided(rows_of_law(law, variability), DECODE_BINS))
-        queues = decode_queues(law, rows, variability, limits)
-        return cls(
-            queues.replicas, queues.whole_prompts, queues.max_queue, queues.max_batch, queues.largest_rate
-        )
+        assert isinstance(limits.own, RoleArrays)
+        rows, seeded = divided(rows_of_law(law, variability), DECODE_BINS), limits.own.seeded
+        answer = np.where(seeded[:, np.newaxis], np.maximum(rows.answer - 1, 1.0), rows.answer)
+        queues = decode_queues(law, decode_rows(replace(rows, answer=answer)), variability, limits)
+        own = (getattr(queues, field.name) for field in fields(ContinuousQueues))
+        return cls(*own, rows, seeded)
+
+    def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
+        """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 298, 301)."""
+        performance = ContinuousQueues.analyze(self, rate_rps)
+        if not self.seeded.any():
+            return performance
+        latencies = with_first_interval(performance.latencies, self.rows, self.seeded)
+        return replace(performance, itl_ms=latencies.itl_ms, latencies=latencies)
