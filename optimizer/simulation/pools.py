@@ -183,8 +183,13 @@ class PooledReplicas(SimulatedReplica):
             mine = mine[np.argsort(received_ms[mine], kind="stable")]
             if not len(mine):
                 continue
+            shared = None if requests.shared_tokens is None else requests.shared_tokens[mine]
             arrived = Requests(
-                context[mine], out_tokens[mine], received_ms[mine], cached_tokens=context[mine] - 1
+                context[mine],
+                out_tokens[mine],
+                received_ms[mine],
+                cached_tokens=context[mine] - 1,
+                shared_tokens=shared,
             )
             run = simulate(arrived, self.decode_times, self.limits)
             for name in PER_REQUEST:

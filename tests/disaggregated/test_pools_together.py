@@ -10,7 +10,7 @@ from builders import Json
 from role_oracles import LAW, LAWS, document
 from slow_cases import mostly_slow
 
-from optimizer import SpecError, load_system, solve
+from optimizer import SpecError, load_system, solve, verify
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.simulated import BothPools, both_pools
 from optimizer.features.disaggregation.streams import RolePool
@@ -149,6 +149,39 @@ def test_the_time_to_the_second_token_counts_for_the_itl(capacity: int) -> None:
     assert check.simulated.value <= 1.1 * check.limit
     assert check.predicted is not None
     assert 0.9 <= check.predicted / check.simulated.value <= 1.7
+
+
+SHAPES = [
+    {"name": "a", "share": 0.6, "avgInTokens": 1000, "avgOutTokens": 200, "inTokensCV": 0.5},
+    {"name": "b", "share": 0.4, "avgInTokens": 7000, "avgOutTokens": 400, "prefixTokens": 3000,
+     "prefixHitRate": 0.8},
+]  # fmt: skip
+PREFIX = {"avgInTokens": 4000, "avgOutTokens": 250, "prefixTokens": 3000, "prefixHitRate": 0.9}
+REQUESTS = {"shapes": {"shapes": SHAPES}, "prefix": PREFIX, "once": PREFIX | {"prefixStored": "once"}}
+
+
+@pytest.mark.parametrize("name", mostly_slow([*REQUESTS], 1))
+def test_shapes_and_prefixes_are_planned_in_both_pools(name: str) -> None:
+    """Without hits or with the longer shape only, the plan has more replicas; simulated, targets hold."""
+    source = p95_document()
+    source["servers"][0] |= {
+        "disaggregation": "required",
+        "currentAlloc": {"load": {"arrivalRate": "60/s", **REQUESTS[name]}},
+    }
+    system = load_system(source)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    for pool in simulate_pools(system, plan, Effort(2 * SHORT)).pools:
+        for check in pool.targets:
+            assert check.predicted == pytest.approx(check.simulated.value, rel=0.15)
+            assert check.simulated.value <= 1.1 * check.limit
+    replicas = both_of(system, plan).replicas
+    load = source["servers"][0]["currentAlloc"]["load"]
+    for shape in load.get("shapes", [load]):
+        shape["prefixHitRate"] = 0
+    without = both_of(system := load_system(source), solve(system)).replicas
+    assert without["prefill"] > replicas["prefill"]
+    assert without["decode"] >= replicas["decode"]
 
 
 # --- repair ----------------------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ DISAGGREGATION = Feature(
         "batch_sizing": "batch limits of prefill replicas have no effect",
     },
     goes_with=frozenset(),
-    refuses_shapes="request shapes and prefixes are not planned in prefill and decode pools",
     has_topology=True,
     has_checks=True,
     faults=role_problems,

@@ -16,7 +16,7 @@ from optimizer.features.disaggregation.streams import (
     handover_of,
     is_seeded,
 )
-from optimizer.kinds.simulated import open_load
+from optimizer.kinds.simulated import beside_heads, open_load
 from optimizer.plan import Plan, Pool
 from optimizer.schema import ModelProfile, Server
 from optimizer.simulation.engine import SimulatedRun
@@ -94,7 +94,10 @@ def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
             f"allocations.{server.name} (prefill): no link from {prefill.accelerator!r} to "
             f"{decode.accelerator!r}; solve again"
         )
-    profile, other = (profile_of(system, server, each.accelerator) for each in (prefill, decode))
+    load = server.current.load
+    profile, other = (
+        beside_heads(profile_of(system, server, each.accelerator), load) for each in (prefill, decode)
+    )
     both = PooledReplicas(
         times=_times(profile),
         decode_times=decode_coefficients(_times(other)),
@@ -112,8 +115,8 @@ def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
             handover.fixed_ms,
         ),
     )
-    load = open_load(server.current.load, decode.arrival_rate_rpm / SECONDS_PER_MINUTE)
-    return BothPools(server.name, load, both, pool.role)
+    requests = open_load(load, decode.arrival_rate_rpm / SECONDS_PER_MINUTE)
+    return BothPools(server.name, requests, both, pool.role)
 
 
 def as_client(plan: Plan, server: RolePool, pool: Pool) -> Pool:

@@ -129,14 +129,15 @@ def role_names(server: Server) -> tuple[str, ...]:
 
 def possible_roles(server: Server) -> Iterator[RolePool]:
     """Yield the prefill and the decode pool of a server for each share of the TTFT target."""
-    load = server.current.load
-    one_token = load.model_copy(update={"out_tokens": 1.0, "out_tokens_cv": 0.0})
+    load, one = server.current.load, {"out_tokens": 1.0, "out_tokens_cv": 0.0}
+    shapes = tuple(shape.model_copy(update=one) for shape in load.shapes)
+    one_token = load.model_copy(update={**one, "shapes": shapes})
     common = {field: getattr(server, field) for field in Server.model_fields}
     for share in (0.0,) if is_seeded(server) else SHARES:
         for role in ROLES:
             own: dict[str, Any] = {
                 "name": f"{server.name} ({role} {share:g})",
-                "current": AllocationData(load=one_token if role == "prefill" else load),
+                "current": AllocationData.model_construct(load=one_token if role == "prefill" else load),
             }
             if role == "prefill":
                 own["max_batch_size"] = server.max_batch_size or DEFAULT_MAX_BATCH
