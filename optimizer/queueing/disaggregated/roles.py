@@ -4,7 +4,7 @@ Arrays have shape (R,), those of the rows of loads (R, H); times are in ms and r
 stated. Equation numbers refer to ``docs/math.md``.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -167,8 +167,15 @@ class DecodeQueues(ContinuousQueues):
         rows, seeded = divided(rows_of_law(law, variability), DECODE_BINS), limits.own.seeded
         answer = np.where(seeded[:, np.newaxis], np.maximum(rows.answer - 1, 1.0), rows.answer)
         queues = decode_queues(law, decode_rows(replace(rows, answer=answer)), variability, limits)
-        own = (getattr(queues, field.name) for field in fields(ContinuousQueues))
-        return cls(*own, rows, seeded)
+        return cls(
+            replicas=queues.replicas,
+            whole_prompts=queues.whole_prompts,
+            max_queue=queues.max_queue,
+            max_batch=queues.max_batch,
+            largest_rate=queues.largest_rate,
+            rows=rows,
+            seeded=seeded,
+        )
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
         """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 298, 301)."""
