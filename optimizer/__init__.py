@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
     from optimizer.studies.sweep.sweep_document import Sweep
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "AnalysisError",

@@ -19,6 +19,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -26,8 +27,10 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
+from optimizer.attribute_docs import attribute_docs
 from optimizer.money import PRICE_PATTERN, Price, read_price
 from optimizer.units import (
     GIGABYTES,
@@ -298,7 +301,6 @@ class Document(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         populate_by_name=True,
-        use_attribute_docstrings=True,
     )
 
     refused_keys: ClassVar[Mapping[str, str]] = {}
@@ -313,6 +315,20 @@ class Document(BaseModel):
         """Create a document from the equally named attributes of `source`, and from the keyword arguments."""
         names = [name for name in cls.model_fields if name not in more and hasattr(source, name)]
         return cls(**{name: getattr(source, name) for name in names}, **more)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON schema with the docstrings of the fields as descriptions."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        docs = attribute_docs(cls)
+        for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if name in docs and key in properties and field.description is None:
+                properties[key]["description"] = docs[name]
+        return schema
 
     @model_validator(mode="before")
     @classmethod

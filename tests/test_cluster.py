@@ -13,7 +13,8 @@ from patience import PATIENCE_S
 from optimizer.cli.main import main
 from optimizer.cluster import on_cluster
 from optimizer.errors import MissingExtraError, SpecError
-from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.jobs.effort import EffortOptions
+from optimizer.jobs.simulating import SimulateOptions, repair_plan, simulate_plan
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.pipeline import solve
 from optimizer.spec.system import load_system

@@ -1,12 +1,12 @@
 """Sub-commands `solve`, `check` and `candidates`, which read a system."""
 
-import argparse
+from __future__ import annotations
+
 import shlex
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from optimizer.candidates import find_candidates
 from optimizer.cli.command import (
@@ -30,24 +30,28 @@ from optimizer.cli.solving import (
     simulating,
 )
 from optimizer.errors import SpecError
+from optimizer.jobs.effort import EffortOptions
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import SizingOptions
-from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
 from optimizer.pipeline import Timings, solve
-from optimizer.plan import Plan
 from optimizer.quantities import counted
 from optimizer.render.plan_sections import PlanOutlook, candidate_sections, plan_sections
 from optimizer.render.progress import working
-from optimizer.render.simulation_sections import simulated_repair_sections, simulation_sections
-from optimizer.schema.faults import Fault
 from optimizer.section import Section, sentence
-from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.overload import find_overload
 from optimizer.studies.shortage import find_shortage
-from optimizer.studies.simulation.simulation_document import Simulation
 from optimizer.text import capitalised, printable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from optimizer.plan import Plan
+    from optimizer.schema.faults import Fault
+    from optimizer.spec.system import System
+    from optimizer.studies.simulation.simulation_document import Simulation
 
 
 class SolveFlags(EffortOptions):
@@ -107,6 +111,8 @@ def _solve(arguments: argparse.Namespace) -> None:
         write_text(plan.to_json() + "\n", options.output)
     result = None
     if options.simulate:
+        from optimizer.jobs.simulating import SimulateOptions, simulate_plan
+
         with simulating(arguments) as progress:
             effort = options.model_dump(include=set(EffortOptions.model_fields))
             result = simulate_plan(system, SimulateOptions(**effort), plan, progress)
@@ -115,6 +121,9 @@ def _solve(arguments: argparse.Namespace) -> None:
 
 
 def _solve_and_repair(arguments: argparse.Namespace, options: SolveFlags, timings: Timings) -> None:
+    from optimizer.jobs.simulating import repair_plan
+    from optimizer.render.simulation_sections import simulated_repair_sections
+
     with timings.stage("read"):
         system = read_system(arguments, options)
     with simulating(arguments) as progress:
@@ -161,6 +170,7 @@ def _print_plan(
     else:
         show_tables(tables, arguments)
         if simulation is not None:
+            from optimizer.render.simulation_sections import simulation_sections
             from optimizer.render.terminal import Output, show
 
             show([*simulation_sections(simulation), *repairs], sys.stdout, Output(arguments.wide))

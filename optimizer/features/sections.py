@@ -1,6 +1,8 @@
 """Collects the tables of all features in their display order; a feature that is not used has none."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from optimizer.features.caches.sections import cache_section
 from optimizer.features.disaggregation.sections import role_section
@@ -13,14 +15,18 @@ from optimizer.features.routes.sections import loss_section, replayed_route_sect
 from optimizer.features.shared_cards.sections import shared_card_sections
 from optimizer.features.shared_queues.sections import shared_queue_section
 from optimizer.features.versions.sections import version_section
-from optimizer.plan import Plan
-from optimizer.render.money import Money
 from optimizer.render.price_sections import tier_sections, token_section
-from optimizer.section import Section
-from optimizer.spec.system import System
-from optimizer.studies.explanation.explanation_document import Explanation
-from optimizer.studies.overview import QueueRow
-from optimizer.studies.replay.replay_document import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from optimizer.plan import Plan
+    from optimizer.render.money import Money
+    from optimizer.section import Section
+    from optimizer.spec.system import System
+    from optimizer.studies.explanation.explanation_document import Explanation
+    from optimizer.studies.overview import QueueRow
+    from optimizer.studies.replay.replay_document import Replay
 
 
 def explained_sections(explanation: Explanation, money: Money) -> Iterator[Section]:

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
+from optimizer.jobs.effort import EffortOptions
 from optimizer.jobs.flag import Flag
-from optimizer.jobs.simulating import EffortOptions
 from optimizer.jobs.study import Study
 from optimizer.parallel import Progress, ignore_progress
 from optimizer.spec.arguments import checks_documents

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
-
 from optimizer.candidates import SizingMemo
+from optimizer.jobs.effort import EffortOptions
 from optimizer.jobs.flag import Flag
-from optimizer.jobs.requests import PlanOptions, RequestError
+from optimizer.jobs.requests import RequestError
 from optimizer.jobs.study import Study
 from optimizer.parallel import Progress, ignore_progress
 from optimizer.pipeline import Timings, solve
@@ -18,8 +17,6 @@ from optimizer.render.simulation_sections import (
     simulation_sections,
 )
 from optimizer.section import Section
-from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS, Effort
-from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.trace import read_trace
 from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
@@ -27,24 +24,6 @@ from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.plans import simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
 from optimizer.studies.simulation.simulation_document import RepairedPlan, Simulation
-
-
-class EffortOptions(PlanOptions):
-    """Length and seed of a simulation, and optimizer options that override the document's."""
-
-    requests: Annotated[
-        int, Flag("N", help=f"requests to the replica of each pool ({DEFAULT_REQUESTS:,})")
-    ] = Field(DEFAULT_REQUESTS, ge=MIN_REQUESTS, le=MAX_REQUESTS)
-    """Number of simulated requests to one replica of each pool."""
-    seed: Annotated[int, Flag("S", help=f"random seed ({DEFAULT_SEED})")] = Field(
-        DEFAULT_SEED, ge=0, lt=2**64
-    )
-    """Random seed."""
-
-    @property
-    def effort(self) -> Effort:
-        """Length and seed of the simulation that the request asks for."""
-        return Effort(requests=self.requests, seed=self.seed)
 
 
 class SimulateOptions(EffortOptions):

@@ -1,17 +1,23 @@
 """Phrases and sentences of explanations: prices, shares, service and limits."""
 
-from collections.abc import Iterable, Iterator
-from functools import partial
+from __future__ import annotations
 
-from optimizer.plan import Plan
+from functools import partial
+from typing import TYPE_CHECKING
+
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.render.money import Money
 from optimizer.render.plan_text import level_unit
 from optimizer.schema.classes import priority_name
 from optimizer.section import FormattedValue, Section, titled_list
 from optimizer.solvers.objectives import VALUE
-from optimizer.studies.explanation.explanation_document import Effect, EffectRange, ServiceChange
 from optimizer.text import some_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from optimizer.plan import Plan
+    from optimizer.render.money import Money
+    from optimizer.studies.explanation.explanation_document import Effect, EffectRange, ServiceChange
 
 UNSETTLED = "not settled in time"
 ALMOST_ALL = 0.9

@@ -1,14 +1,20 @@
 """Sentences on service by priority, of one plan or of two compared plans."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from optimizer.quantities import counted, counted_of, percent, share_text
 from optimizer.schema.classes import priority_name
 from optimizer.section import Column, words
-from optimizer.studies.comparison.comparison_document import PriorityRow
-from optimizer.studies.service import PriorityService
 from optimizer.text import some_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optimizer.studies.comparison.comparison_document import PriorityRow
+    from optimizer.studies.service import PriorityService
 
 
 def service_text(service: Sequence[PriorityService]) -> str:

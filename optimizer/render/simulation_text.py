@@ -1,7 +1,9 @@
 """Sentences on a simulation: pools that meet their targets, simulated requests, values with intervals."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from optimizer.quantities import counted, counted_of, quantity, share_text, significant
 from optimizer.queueing.measures import metric_of
@@ -13,6 +15,9 @@ from optimizer.studies.simulation.simulation_document import (
     Verdict,
 )
 from optimizer.text import capitalised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
 """Text for the verdict on a target, or on all targets of a pool."""

@@ -16,13 +16,13 @@ from optimizer.documents import (
     is_none,
 )
 from optimizer.jobs.comparing import CompareOptions as CompareOptions
+from optimizer.jobs.effort import EffortOptions as EffortOptions
 from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
 from optimizer.jobs.figures import FigureOptions as FigureOptions
 from optimizer.jobs.reporting import ReportOptions as ReportOptions
 from optimizer.jobs.requests import ExactOptions as ExactOptions
 from optimizer.jobs.requests import PlanOptions as PlanOptions
 from optimizer.jobs.requests import SizingOptions as SizingOptions
-from optimizer.jobs.simulating import EffortOptions as EffortOptions
 from optimizer.jobs.simulating import SimulateOptions as SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan

@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 from optimizer.generate import generate_document
-from optimizer.jobs.simulating import EffortOptions, repair_plan
+from optimizer.jobs.effort import EffortOptions
+from optimizer.jobs.simulating import repair_plan
 from optimizer.plan import verify
 from optimizer.spec.system import System, load_system
 

@@ -12,6 +12,7 @@ from builders import accelerator, document, server, service_class
 
 import optimizer
 from optimizer import load_system, solve
+from optimizer.attribute_docs import attribute_docs
 from optimizer.documents import Document, OutputDocument, output_name
 from optimizer.schema.pools import Pool
 from optimizer.studies.simulation.simulation_document import SimulatedLatency
@@ -39,7 +40,7 @@ def test_the_keys_of_amounts_end_in_their_units() -> None:
     wrong = []
     for kind in set(outputs()) - {SimulatedLatency}:  # ttftMs and itlMs contain it
         for name, field in kind.model_fields.items():
-            (unit,) = re.findall(r"\[([^\]]+)\]", field.description or "")[:1] or [""]
+            (unit,) = re.findall(r"\[([^\]]+)\]", attribute_docs(kind).get(name, ""))[:1] or [""]
             key, end = field.alias or name, UNITS.get(unit)
             if (
                 end is not None

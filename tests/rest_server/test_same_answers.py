@@ -26,8 +26,9 @@ from optimizer import (
     solve,
     vary_loads,
 )
+from optimizer.jobs.effort import EffortOptions
 from optimizer.jobs.horizons import HorizonOptions, horizon_of
-from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.jobs.simulating import SimulateOptions, repair_plan, simulate_plan
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.simulation.replicas import Effort
 

@@ -11,7 +11,8 @@ import pytest
 from optimizer.candidates import find_candidates
 from optimizer.cli.main import main
 from optimizer.generate import generate_document
-from optimizer.jobs.simulating import EffortOptions, repair_plan
+from optimizer.jobs.effort import EffortOptions
+from optimizer.jobs.simulating import repair_plan
 from optimizer.pipeline import solve
 from optimizer.plan import Plan, load_plan, verify
 from optimizer.simulation.replicas import Effort

@@ -1,9 +1,9 @@
 """The generated parts of docs/reference.md: the fields of every document, and the help of every command.
 
 Two comments, ``<!-- fields: NAME -->`` and ``<!-- end -->``, enclose the table of a document, and those of
-the documents in it without such comments. Run ``python tests/tools/reference_page.py`` to write the tables of
-systems. All other tables, and the help of commands at ``<!-- help: NAME -->``, are on the site only
-(``site_pages.py``).
+the documents in it without such comments. Tables, and the help of commands at ``<!-- help: NAME -->``, are on
+the site only (``site_pages.py``). Run ``python tests/tools/reference_page.py`` to add sections of new
+studies.
 """
 
 import re
@@ -63,18 +63,10 @@ _HEADING = re.compile(r"^(#+) (.+)$|<!-- fields: (\w+) -->", re.MULTILINE)
 
 
 def generated(page: str) -> str:
-    """Return the page with its stored tables made from the program."""
+    """Return the page with a section for every study, and without tables."""
     missing = [name for name, entry in STUDIES.items() if f"\n### {entry.command}\n" not in page]
-    sections = "".join(map(_section, missing))
-    page = page.replace(_NEXT, sections + _NEXT)
-    tables = Tables(page)
-    inputs = {model.__name__ for model in reachable(SystemSpec)}
-    return _FIELDS.sub(
-        lambda found: (
-            f"{found['name']} -->\n" + (f"\n{tables.of(found['name'])}" if found["name"] in inputs else "")
-        ),
-        page,
-    )
+    page = page.replace(_NEXT, "".join(map(_section, missing)) + _NEXT)
+    return _FIELDS.sub(lambda found: f"{found['name']} -->\n", page)
 
 
 def completed(page: str) -> str:
@@ -186,7 +178,7 @@ class Tables:
             default = "required" if key in required else _default(field.get("default"))
             if has_default or fields[key].exclude_if is not None:  # null means absent
                 type_ = type_.removesuffix(" or null")
-            meaning = _text(fields[key].description)
+            meaning = _text(field["description"])
             rows.append((f"`{key}`", type_, *((default,) if has_default else ()), meaning))
         lines = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
         before = "" if base is None else f"The fields of {self._link(base.__name__)}, and:\n\n"

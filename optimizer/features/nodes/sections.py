@@ -1,8 +1,9 @@
 """Tables of nodes in plans, reports and explanations."""
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
 
-from optimizer.plan import Plan
+from typing import TYPE_CHECKING
+
 from optimizer.quantities import counted, quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
@@ -17,8 +18,13 @@ from optimizer.section import (
     sentence,
     table,
 )
-from optimizer.studies.explanation.explanation_document import Effect, Explanation
 from optimizer.text import some_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from optimizer.plan import Plan
+    from optimizer.studies.explanation.explanation_document import Effect, Explanation
 
 
 def node_sections(plan: Plan) -> Iterator[Section]:

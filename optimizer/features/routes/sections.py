@@ -1,16 +1,21 @@
 """The tables of routes in reports: the division of each kind's requests, the cost and the quality loss."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from __future__ import annotations
 
-from optimizer.features.routes.uses import RoutedKind
-from optimizer.plan import Plan
+from typing import TYPE_CHECKING, NamedTuple
+
 from optimizer.quantities import percent, quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
 from optimizer.section import RPM, Column, Section, name, table, words
-from optimizer.studies.explanation.explanation_document import Explanation
-from optimizer.studies.replay.replay_document import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optimizer.features.routes.uses import RoutedKind
+    from optimizer.plan import Plan
+    from optimizer.studies.explanation.explanation_document import Explanation
+    from optimizer.studies.replay.replay_document import Replay
 
 
 class _KindRow(NamedTuple):
