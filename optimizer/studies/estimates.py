@@ -18,8 +18,6 @@ from optimizer.schema import EstimateEnd
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.solution import Status
 from optimizer.spec.system import System
-from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import solved, with_targets_of
 
 LIMIT_S = 10.0
 """Time limit for planning at the middle of the estimates [s]."""
@@ -108,6 +106,9 @@ def _measuring_gains(
 
     Only the `MAX_TRIED` servers whose costs differ most between both plans are planned again.
     """
+    from optimizer.studies.explanation.outcome import PlanOutcome
+    from optimizer.studies.explanation.resolving import solved, with_targets_of
+
     names = _most_different(plan, typical)
     planned = plan.planned_in(system).with_rate_factors(plan.factor_of_pair)
     if deadline.passed or not names:

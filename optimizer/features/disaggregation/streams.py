@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from optimizer.arrays import FloatArray, sorted_by_key
 from optimizer.errors import SpecError
@@ -42,6 +43,8 @@ Choice = tuple[tuple[str, ...], ...]
 
 class RolePool(Server):
     """The prefill or decode replicas of a server, as a planned server."""
+
+    model_config = ConfigDict(defer_build=True)  # never validated
 
     whole: Server
     """The server whose requests the pool serves."""

@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ConfigDict
+
 from optimizer.arrays import sorted_by_key
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
@@ -24,6 +26,8 @@ Partition = tuple[tuple[str, ...], ...]
 
 class LengthPool(Server):
     """The requests of some shapes of a server, as a planned server."""
+
+    model_config = ConfigDict(defer_build=True)  # never validated
 
     whole: Server
     """The server with all shapes."""

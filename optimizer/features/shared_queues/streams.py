@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import MappingProxyType
 from typing import Any, Self
 
+from pydantic import ConfigDict
+
 from optimizer.arrays import grouped, sorted_by_key
 from optimizer.kinds.request_shapes import MAX_SHAPES, RequestShape, mixed_lengths
 from optimizer.kinds.table import KINDS, kind_of_profile
@@ -40,6 +42,8 @@ _EQUAL = (
 
 class SharedQueue(Server):
     """A shared queue as one server."""
+
+    model_config = ConfigDict(defer_build=True)  # never validated
 
     members: tuple[Server, ...] = ()
     """The servers that share the queue, by descending priority."""

@@ -9,6 +9,8 @@ from functools import partial
 from math import fsum
 from typing import Any
 
+from pydantic import ConfigDict
+
 from optimizer.arrays import sorted_by_key
 from optimizer.documents import MIN_RATE
 from optimizer.errors import SpecError
@@ -27,6 +29,8 @@ _OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
 
 class Version(Server):
     """A version of a split server, as a planned server with its share of the load."""
+
+    model_config = ConfigDict(defer_build=True)  # never validated
 
     whole: Server
     """The split server, with the total load."""
