@@ -26,7 +26,7 @@ COUNTED = pytest.StashKey[bool]()
 """Whether a case counts the lines that it runs, if a run counts any."""
 HEAVY = {"candidates", "queueing", "simulation", "solvers"}
 """Folders whose further cases of a test are other numbers, not other ways through the program."""
-WHOLE_SUITE = 4000
+WHOLE_SUITE = 2000
 """Tests from which on a run is one of the whole suite, which needs all code that is compiled."""
 
 for name in list(os.environ):

@@ -41,6 +41,7 @@ def system_of(
     )
 
 
+@pytest.mark.slow
 def test_batch_server_with_several_percentiles_is_planned() -> None:
     system = system_of(batchTimeout=10)
     plan = solve(system)
@@ -149,6 +150,7 @@ def test_rows_of_both_kinds_are_told_apart_by_their_law() -> None:
 POST: Json = {"name": "post", "where": "after", "time": 6, "cv": 0.3}
 
 
+@pytest.mark.slow
 def test_stages_are_planned_verified_explained_and_simulated() -> None:
     target = {"latency": [{"percentile": 95, "ms": 400}]}
     system = system_of(300.0, target, stages=[PRE | {"time": 12.0, "cv": 0.5}, POST])

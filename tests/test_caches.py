@@ -68,6 +68,7 @@ def cached_fleet(seed: int) -> Json:
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, 18))
 def test_a_cache_is_a_smaller_load_with_other_percentiles(seed: int) -> None:
     source = cached_fleet(seed)
@@ -133,6 +134,7 @@ def test_a_goodput_share_is_shown_as_its_user_stated_it() -> None:
     assert check.simulated.value == pytest.approx(0.65 * (1 - found.within_all.value))
 
 
+@pytest.mark.slow
 def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
     """Answers of the cache count as 0 ms beside simulated misses; the percentile of all is by sorting."""
     system = cached(rate=600)
@@ -165,6 +167,7 @@ def test_a_hit_rate_is_a_share_below_one(share: float) -> None:
         load_system(document([server("a", cacheHitRate=share)], [accelerator("A")], {"A": 4}))
 
 
+@pytest.mark.slow
 def test_a_plan_for_another_cache_is_found() -> None:
     """A plan for other hits is found, and so is one that only states the right ones."""
     plan = json.loads(solve(cached()).to_json())
@@ -184,6 +187,7 @@ def test_an_unserved_server_beside_a_queue_counts_its_misses() -> None:
     assert plan.levels[0].value == 120 + 600 / 2
 
 
+@pytest.mark.slow
 def test_percentiles_are_named_as_the_user_stated_them() -> None:
     system = cached(0.35, 600, percentile=50)
     plan = solve(system)

@@ -81,6 +81,7 @@ def test_neither_targets_nor_headroom_of_others_bind_it() -> None:
     assert verify(plan, system) == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("window", [0, 50])
 @pytest.mark.parametrize("requests", [1, 1e6])
 def test_batch_servers_work_offline_at_full_batches(window: float, requests: float) -> None:
@@ -96,6 +97,7 @@ def test_batch_servers_work_offline_at_full_batches(window: float, requests: flo
     assert verify(plan, system) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hours", [0.05, 10])
 @pytest.mark.parametrize("kind", ["tokens", "batches"])
 def test_a_simulated_backlog_ends_when_the_plan_says(kind: str, hours: float) -> None:
@@ -173,6 +175,7 @@ TRACE = "time,server,arrivalRate\n" + "".join(
 )
 
 
+@pytest.mark.slow
 def test_a_horizon_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
     """1,000 requests/min take two of the replicas for two hours; 1,500 by day take three, 900 two."""
     (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
@@ -196,6 +199,7 @@ def test_a_replay_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
     assert [point.planned for point in every.points] == [5, 4, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("requests", "planned"), [(120_000, [5, 4, 3]), (1e7, [3, 2, 3])])
 def test_the_noise_rule_drops_work_after_its_deadline(
     tmp_path: Path, requests: float, planned: list[int]

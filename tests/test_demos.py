@@ -43,7 +43,7 @@ def test_a_demo_is_a_program() -> None:
     assert (run.stdout, run.stderr) == (demo.with_suffix(".out").read_text(encoding="utf-8"), "")
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_command_that_an_example_names_prints_the_same(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

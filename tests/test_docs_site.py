@@ -55,6 +55,7 @@ def dead_links(page: Path) -> Iterator[str]:
             yield link
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert list(dead_links(page)) == []

@@ -30,6 +30,7 @@ def literal_blocks() -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_branch_has_a_line_of_its_own() -> None:
     drawn = [(path, lines) for path, lines in literal_blocks() if any("──" in line for line in lines)]
     assert {path for path, _ in drawn} == set(TREES)

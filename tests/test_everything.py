@@ -26,6 +26,7 @@ def test_the_directory_is_what_the_script_writes() -> None:
     assert written == dict(files())
 
 
+@pytest.mark.slow
 def test_nothing_of_a_system_is_lost() -> None:
     together, alone = load_system(EVERYTHING), parts()
     assert {"batching-platform", "multi-model-service", "queue-servers", "serving-fleet", "small"} == set(
@@ -55,6 +56,7 @@ def test_the_plan_is_proved_and_costs_what_the_five_plans_do() -> None:
     assert f"the five plans: {alone / 100:,.2f} USD/h" in TEXT
 
 
+@pytest.mark.slow
 def test_the_overview_has_every_server() -> None:
     system, plan = planned()
     overview = describe(system, plan)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
 from extending_page import BLOCK, PAGE, ROOT, SITE, completed, filled
 from parsed_sources import parsed
 
@@ -35,6 +36,7 @@ def test_the_blocks_are_those_of_the_tests() -> None:
     assert "class ToyLaw(" in completed(page)
 
 
+@pytest.mark.slow
 def test_class_names_of_examples_are_new() -> None:
     """`test_architecture` allows one definition of each name, also for a reader of the page."""
     copied = Counter(classes(path for part in EXAMPLES for path in (ROOT / "tests").glob(part)))

@@ -95,6 +95,7 @@ def test_a_tiny_load_off_its_preferred_accelerators_is_proved() -> None:
     assert all(level.bound == level.value for level in found.levels)
 
 
+@pytest.mark.slow
 def test_a_system_that_lacks_shared_cards_is_explained() -> None:
     shared = {"name": "s", "model": "embed", "sharedCard": True, "currentAlloc": load(3000)}
     other = {"name": "t", "model": "embed", "currentAlloc": load(5)}
@@ -107,6 +108,7 @@ def test_a_system_that_lacks_shared_cards_is_explained() -> None:
     assert not solve(system([embed()], [shared, other], EMBED, needed - 1)).complete
 
 
+@pytest.mark.slow
 def test_a_report_proposes_no_partial_service_on_shared_cards() -> None:
     shared = {"name": "s", "model": "embed", "sharedCard": True, "currentAlloc": load(3000)}
     report = make_report(system([embed(shares=[{"share": 0.25}])], [shared], EMBED, 2))
@@ -137,6 +139,7 @@ def test_cards_without_a_price_are_not_used_for_nothing() -> None:
     assert verify(solve(free), free) == []
 
 
+@pytest.mark.slow
 def test_a_route_leaves_shared_cards_as_they_are() -> None:
     """A plan with a route counts replicas; that does not limit the units of a pattern."""
     made = yaml.safe_load((ROOT / "specs/shared-cards.yaml").read_text(encoding="utf-8"))

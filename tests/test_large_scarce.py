@@ -47,6 +47,7 @@ def assert_a_good_answer(system: System) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "delayed"),
     mostly_slow(

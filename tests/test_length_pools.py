@@ -17,6 +17,7 @@ from optimizer.schema import Load, ModelTarget
 from rest_server.v1.entity_types import check_alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 119))
 def test_choice_matches_enumeration_of_all_partitions(seed: int) -> None:
     source = random_length_document(seed)
@@ -72,6 +73,7 @@ def replicas(plan: Plan) -> dict[str, int]:
     return {name: pool.num_replicas for name, pools in plan.allocations.items() for pool in pools}
 
 
+@pytest.mark.slow
 def test_targets_of_shapes_decide_whether_the_plan_divides() -> None:
     plan = solve(load_system(document(SPLIT)))
     assert replicas(plan) == {"s (chat)": 1, "s (docs)": 2}
@@ -113,6 +115,7 @@ def test_the_table_says_why_nothing_is_served() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_never_changes_nothing() -> None:
     plain, never = (solve(load_system(document(SPLIT, wish))) for wish in (None, "never"))
     assert plain == never
@@ -120,6 +123,7 @@ def test_never_changes_nothing() -> None:
     assert not plain.length_pools
 
 
+@pytest.mark.slow
 def test_a_plan_can_be_applied_and_is_then_kept() -> None:
     system = load_system(document(SPLIT))
     plan = solve(system)
@@ -158,6 +162,7 @@ def test_every_pool_is_simulated_with_its_own_shapes() -> None:
     assert shapes == [("s (chat)", ["chat"]), ("s (docs)", ["docs"])]
 
 
+@pytest.mark.slow
 def test_every_pool_has_a_deployment_with_its_shapes() -> None:
     system = load_system(document(SPLIT))
     plan = solve(system)
@@ -166,6 +171,7 @@ def test_every_pool_has_a_deployment_with_its_shapes() -> None:
     assert notes[0]["inferplan.dev/prompts-below"] == "3873"
 
 
+@pytest.mark.slow
 def test_explanations_keep_the_pools_of_the_plan() -> None:
     found = explain(load_system(document(SPLIT, cards=3)))
     assert {item.server for item in found.servers} == {"s (chat)", "s (docs)"}

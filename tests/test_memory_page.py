@@ -64,6 +64,7 @@ def test_requests_by_cards(config: Path) -> None:
     assert (round(estimated.weights_gb), round(estimated.devices[0].usable_gb / 0.9)) == (349, 85)
 
 
+@pytest.mark.slow
 def test_gains_of_pages(config: Path) -> None:
     for lengths, average, paged in table(PAGE, "tokens in, out"):
         taken, given = map(int, lengths.split(", "))
@@ -88,6 +89,7 @@ def test_quantised_weights_and_caches(config: Path) -> None:
     assert f"{item.least_cards} cards are enough, and hold {item.least_requests.paged} requests" in TEXT
 
 
+@pytest.mark.slow
 def test_requests_with_a_shared_prefix_fill_the_memory(config: Path) -> None:
     """One more request would not fit, counted prefix by prefix."""
     for sharing in (None, 1, 3, 100):

@@ -41,6 +41,7 @@ def replica(**others: object) -> Replica:
 # --- the law ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @MANY
 @given(batch=st.integers(1, 500), prompt=st.sampled_from([0, 40, 5000]), answer=st.sampled_from([2, 64, 900]))
 def test_service_time_adds_expert_reads_per_iteration(batch: int, prompt: int, answer: int) -> None:
@@ -101,6 +102,7 @@ def test_other_terms_select_the_full_iteration_model() -> None:
 # --- the estimator ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("model", MIXTURES, ids=lambda model: model.name)
 def test_the_law_has_the_estimated_alpha_at_every_batch(model: object) -> None:
     accelerator = load_catalogue().accelerator("H200")
@@ -152,6 +154,7 @@ def system(rate: float, **profile: object) -> dict[str, object]:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("queue", ["reference", "continuous"])
 def test_low_load_plan_of_a_mixture_matches_simulation(queue: str) -> None:
     given = load_system(system(30, queueModel=queue))

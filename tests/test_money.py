@@ -104,6 +104,7 @@ def test_two_currencies_are_rejected_with_both_places() -> None:
         load_system(document("$2.50/h", 510, **running))
 
 
+@pytest.mark.slow
 def test_plan_contains_currency_only_if_stated() -> None:
     plain, dollars = solve(load_system(PLAIN)), solve(load_system(DOLLARS))
     assert "currency" not in plain.to_json()
@@ -120,7 +121,7 @@ def test_a_currency_of_what_runs_alone_counts_for_all() -> None:
     assert system.servers["s"].current.cost_cents_per_h == 250
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("command", mostly_slow(["solve", "candidates", "explain", "compare", "report"], 3))
 def test_every_output_shows_the_currency(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -153,6 +154,7 @@ def test_the_page_and_the_pictures_show_the_currency() -> None:
         assert "cents" not in dollars
 
 
+@pytest.mark.slow
 def test_costs_in_two_currencies_are_not_compared() -> None:
     dollars, euros = (solve(load_system(document(price, 510))) for price in ("$2.50/h", "€2.50/h"))
     with pytest.raises(SpecError, match="first has costs in USD, second in EUR"):

@@ -28,6 +28,7 @@ def simulated(seed: int) -> Simulation:
     return simulate_pools(system, found, Effort(requests=20_000, seed=seed))
 
 
+@pytest.mark.slow
 def test_updates_versions_shared_cards_and_offline_work() -> None:
     found, used = plan(), {item.type: item.used for item in plan().capacity}
     (embed,) = found.allocations["embed"]
@@ -45,6 +46,7 @@ def test_updates_versions_shared_cards_and_offline_work() -> None:
     assert (f"{done.finishes_h:.1f}", done.in_time) == ("5.6", True)
 
 
+@pytest.mark.slow
 def test_a_split_rounds_each_version_up() -> None:
     """8 T4s can serve 728 requests/s; 90 % of them need 7.2 T4s and 10 % need 0.8."""
     given = document()
@@ -78,6 +80,7 @@ def test_pictures_and_types_count_shared_cards() -> None:
     assert {"3 × H100", "1 × T4, shared"} <= texts
 
 
+@pytest.mark.slow
 def test_a_comparison_has_latencies_on_shared_cards(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(SPEC), "--table", "targets", "--csv"]) == 0
     rows = {row["server"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
@@ -87,6 +90,7 @@ def test_a_comparison_has_latencies_on_shared_cards(capsys: pytest.CaptureFixtur
         assert float(rows[name]["end-to-end latency limited [ms]"]) == tightest.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_target_is_missed_in_simulation(seed: int) -> None:
     """Ten percent are allowed; none of the targets is missed at all."""
@@ -95,6 +99,7 @@ def test_no_target_is_missed_in_simulation(seed: int) -> None:
     assert [pool.server for pool in found.pools if pool.verdict != "held"] == []
 
 
+@pytest.mark.slow
 def test_the_plan_is_proved_and_verified() -> None:
     system, found = planned()
     assert (found.status, found.complete, verify(found, system)) == ("optimal", True, [])

@@ -173,6 +173,7 @@ def pages() -> Iterator[ParameterSet]:
             yield pytest.param(page, True, id=f"all of {page}", marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "every"), [*pages()])
 def test_the_commands_print_what_the_page_shows(
     page: str, *, every: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -57,7 +57,7 @@ def test_ten_states_of_the_page_are_kept() -> None:
     assert all(path.suffix == ".png" and path.stat().st_size < 200_000 for path in shots)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [*map(checked, COMMANDS)])
 def test_the_command_makes_the_picture(
     line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

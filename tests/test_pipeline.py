@@ -19,6 +19,7 @@ SOLVE_STDIN = "from optimizer import load_system, solve; print(solve(load_system
 # --- determinism ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_shuffled_samples_give_the_same_bytes(name: str, capacities: str, specs: Path) -> None:
@@ -28,6 +29,7 @@ def test_shuffled_samples_give_the_same_bytes(name: str, capacities: str, specs:
     assert solve(mixed).to_json() == solve(sample).to_json()
 
 
+@pytest.mark.slow
 def test_a_shuffled_scarce_fleet_gives_the_same_bytes() -> None:
     """40 servers, many answers of equal service."""
     fleet = generate_system(servers=40, accelerators=12, types=4, seed=5, tightness=1.6)
@@ -37,6 +39,7 @@ def test_a_shuffled_scarce_fleet_gives_the_same_bytes() -> None:
     assert solve(load_system(shuffled(source, random.Random(2)))).to_json() == plan.to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["4242", pytest.param("0", marks=pytest.mark.slow)])
 def test_output_does_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     fleet = generate_system(servers=12, accelerators=8, types=3, seed=2, tightness=1.6)

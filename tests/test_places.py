@@ -99,6 +99,7 @@ def alone(spec: dict[str, Any], server: dict[str, Any], accelerator: dict[str, A
     return found[0] | {"ttftMs": found[0]["ttftMs"] + ms} if found else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 39))
 def test_plans_are_those_of_shorter_targets(seed: int) -> None:
     spec = document(seed)
@@ -140,6 +141,7 @@ def near(**changes: Any) -> System:
     return load_system(spec)
 
 
+@pytest.mark.slow
 def test_simulated_latencies_include_the_network() -> None:
     far = near(mayServeFrom=["us"])
     plan = solve(far)
@@ -158,6 +160,7 @@ def test_simulated_latencies_include_the_network() -> None:
     assert (simulated.e2e.predicted_mean or 0.0) > pool.ttft_ms
 
 
+@pytest.mark.slow
 def test_rejections_and_explanations_name_the_places() -> None:
     system = near(mayServeFrom=["us"])
     reasons = {item.accelerator: item for item in find_candidates(system).rejections()}
@@ -222,6 +225,7 @@ def queue_spec(seed: int, *, network: bool) -> dict[str, Any]:
     return spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 7))
 def test_a_far_shared_queue_is_a_near_one_with_shorter_targets(seed: int) -> None:
     far, near_by = (load_system(queue_spec(seed, network=network)) for network in (True, False))
@@ -253,6 +257,7 @@ def test_a_simulated_shared_queue_includes_the_network() -> None:
         assert pool.e2e.mean.value == pytest.approx(pool.e2e.predicted_mean, rel=0.1)
 
 
+@pytest.mark.slow
 def test_only_the_classes_that_are_near_enough_are_served() -> None:
     spec = queue_spec(0, network=True)
     time_ms = spec["optimizer"]["networkMs"]["eu"]["us"]

@@ -43,6 +43,7 @@ def assert_no_worse(better: Plan, worse: Plan) -> None:
             assert better.levels[-1].value <= worse.levels[-1].value
 
 
+@pytest.mark.slow
 @given(documents, st.integers(1, 8), st.integers(0, 2))
 def test_more_capacity_never_makes_a_plan_worse(source: Json, more: int, place: int) -> None:
     def grow(copy: Json) -> None:
@@ -54,11 +55,13 @@ def test_more_capacity_never_makes_a_plan_worse(source: Json, more: int, place: 
     assert_no_worse(plan_of(edited(source, grow)), plan_of(source))
 
 
+@pytest.mark.slow
 @given(documents)
 def test_an_unlimited_plan_is_no_worse_than_a_limited_one(source: Json) -> None:
     assert_no_worse(plan_of(source, unlimited=True), plan_of(source))
 
 
+@pytest.mark.slow
 @given(documents)
 def test_a_type_that_is_removed_is_a_type_without_units(source: Json) -> None:
     without = edited(source, lambda copy: copy["count"].clear())
@@ -76,6 +79,7 @@ def test_a_type_that_is_removed_is_a_type_without_units(source: Json) -> None:
     assert_no_worse(plan_of(source), removed)
 
 
+@pytest.mark.slow
 @given(documents, st.sampled_from([0.5, 2.0, 3.0, 10.0, 1000.0]))
 def test_scaling_all_costs_scales_the_objective(source: Json, factor: float) -> None:
     def scale(copy: Json) -> None:
@@ -91,11 +95,13 @@ def test_scaling_all_costs_scales_the_objective(source: Json, factor: float) -> 
     assert scaled.levels[-1].value == plan.levels[-1].value
 
 
+@pytest.mark.slow
 @given(documents, st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(source: Json, rng: random.Random) -> None:
     assert plan_of(shuffled(source, rng)).to_json() == plan_of(source).to_json()
 
 
+@pytest.mark.slow
 @given(documents)
 def test_only_the_order_of_the_priorities_matters(source: Json) -> None:
     def spread(copy: Json) -> None:
@@ -111,6 +117,7 @@ def test_only_the_order_of_the_priorities_matters(source: Json) -> None:
     assert allocated(plan_of(edited(source, spread))) == allocated(plan_of(source))
 
 
+@pytest.mark.slow
 @given(documents, st.sampled_from(["", "A0", "Z9"]))
 def test_idle_servers_do_not_change_other_allocations(source: Json, here: str) -> None:
     def add(copy: Json) -> None:
@@ -125,6 +132,7 @@ def test_idle_servers_do_not_change_other_allocations(source: Json, here: str) -
     assert more.total_cost_cents_per_h == plan.total_cost_cents_per_h
 
 
+@pytest.mark.slow
 @given(documents)
 def test_a_plan_that_is_carried_out_is_not_changed_again(source: Json) -> None:
     """From a standing start; later a smaller current cost can make a further move worth its penalty."""

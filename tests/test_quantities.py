@@ -73,6 +73,7 @@ def printed(source: Path, capsys: pytest.CaptureFixture[str], *commands: str) ->
     return shown.out + shown.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [4e6, 1e-5], ids=["large", "small"])
 def test_loads_and_changes_of_loads_have_no_power_of_ten(
     rate: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]

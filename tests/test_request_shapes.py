@@ -56,6 +56,7 @@ def replicas(system: System) -> int:
     return pool.num_replicas
 
 
+@pytest.mark.slow
 def test_plan_states_shapes_and_passes_verification(tmp_path: Path) -> None:
     system = system_of(tmp_path, document(MIX, TARGET))
     plan = solve(system)
@@ -90,6 +91,7 @@ def test_prefix_hits_decide_the_number_of_cards(tmp_path: Path) -> None:
     assert "it needs 4 cards; without hits 7 cards are needed" in str(warning)
 
 
+@pytest.mark.slow
 def test_targets_of_a_shape_hold_over_its_requests(tmp_path: Path) -> None:
     target = {**TARGET, "shapes": {"chat": {"slo-ttft": "500ms"}, "other": {"slo-ttft": "1ms"}}}
     system = system_of(tmp_path, document(MIX, target))
@@ -135,6 +137,7 @@ def test_shapes_beside_unsupported_settings_are_refused(tmp_path: Path) -> None:
         system_of(tmp_path, raw)
 
 
+@pytest.mark.slow
 def test_rates_of_shapes_sum_to_that_of_the_load(tmp_path: Path) -> None:
     rated = [
         {key: value for key, value in shape.items() if key != "share"} | {"arrivalRate": rate}
@@ -265,6 +268,7 @@ def test_a_trace_names_its_server_if_there_are_several(tmp_path: Path) -> None:
         with_traces(load_system(source), [f"z={trace}"])
 
 
+@pytest.mark.slow
 def test_the_worth_of_hits_is_that_of_each_server_alone() -> None:
     source = document(PREFIX, {"slo-ttft": "1s", "slo-itl": "50ms"})
     (server,) = source["servers"]

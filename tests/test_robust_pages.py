@@ -12,6 +12,7 @@ from optimizer.cli.main import main
 PAGE = read_page("scenarios/robust.md")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("row", table(PAGE, "budget [cents/h]"), ids=lambda row: row[0])
 def test_what_a_budget_pays_for(row: list[str]) -> None:
     budget, cost, with_reserve, unserved = row
@@ -62,6 +63,7 @@ def test_totals_of_a_comparison_say_what_else_they_count(
     assert "rented" in shown
 
 
+@pytest.mark.slow
 def test_what_headroom_brings() -> None:
     rows = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "headroom.py"))["rows"]()
     assert with_tables(read_page("policies.md"), [rows]) == read_page("policies.md")

@@ -80,6 +80,7 @@ def faults(seed: int, wanted: Wanted, *, mixed: bool) -> list[str]:
     return [f"{seed} {wanted} mixed={mixed}: {line}" for line in plan_faults(system, best_levels(system))]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("seed", "wanted", "mixed"), mostly_slow([*CASES, *MORE], 30))
 def test_plans_are_those_of_brute_force(seed: int, wanted: Wanted, *, mixed: bool) -> None:
     assert faults(seed, wanted, mixed=mixed) == []
@@ -101,6 +102,7 @@ ONE_POOL: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("reserve", [{"spareReplicas": 1}, {"availabilityTarget": 0.99}])
 @pytest.mark.parametrize("policy", ["None", *SATURATION])
 def test_pools_serve_where_one_pool_could_have_the_reserve(policy: str, reserve: dict[str, Any]) -> None:
@@ -128,6 +130,7 @@ def scarce_faults(seed: int) -> list[str]:
     return [f"{seed}: {line}" for line in verify(solve(system), system)]
 
 
+@pytest.mark.slow
 def test_partial_service_of_mixed_plans_is_verified() -> None:
     assert [line for seed in range(40) for line in scarce_faults(seed)] == []
 
@@ -199,6 +202,7 @@ def analysed(rate_rpm: float, replicas: int) -> bool:
     return analyze_replicas([replica], [rate_rpm / 60 / replicas])[0].itl_ms <= 13.5 * (1 + 1e-6)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("rate", [300, 900, 1500, 2400])
 @pytest.mark.parametrize("spares", [1, 2, 3])
 def test_targets_hold_without_spares_and_with_headroom(rate: float, spares: int) -> None:
@@ -347,6 +351,7 @@ def rolling_fleet(seed: int, servers: int) -> System:
     return large_system(seed, servers, 6, (*two, MODES[seed % 2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
     compare_with_second(large_system(seed, 12, 6))

@@ -14,6 +14,7 @@ from optimizer.studies.explanation.repair import find_repair
 MODES = ("all", "one")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("mode", "needed"), [(None, 6), ("one", 8), ("all", 10)])
 @pytest.mark.parametrize("exact", [False, True])
 def test_cards_suffice_for_the_roll_out(mode: str | None, needed: int, *, exact: bool) -> None:
@@ -35,6 +36,7 @@ def test_partial_service_keeps_the_cards_of_roll_outs(mode: str, policy: str) ->
     assert plan.unserved[0].served_fraction == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_shared_queue_rolls_out_as_one_server(mode: str) -> None:
     """Its three classes of plans: none of its servers, one, or both are served; each is verified."""
@@ -53,6 +55,7 @@ def test_a_shared_queue_rolls_out_as_one_server(mode: str) -> None:
 # --- reasons and repairs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "cards", "detail"),
     [

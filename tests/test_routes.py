@@ -46,6 +46,7 @@ from optimizer.studies.sweep.sweep import sweep
 # --- the choice ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, 218))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 4 == 0
@@ -62,6 +63,7 @@ def is_the_best(system: System) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [141, 204, *mostly_slow(range(220, 320), 0)])
 def test_choice_of_free_accelerators_matches_exhaustive_search(seed: int) -> None:
     """Many plans are equal in value then, and differ in changes and in whether the router is on."""
@@ -85,6 +87,7 @@ def test_a_router_that_sends_all_to_the_large_model_is_off(seed: int) -> None:
     assert use.routed == (use.served and use.large_rpm < use.arrival_rate_rpm * (1 - 1e-8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 49))
 def test_choice_of_several_routes_matches_exhaustive_search(seed: int) -> None:
     system = load_system(random_routes(1000 + seed, routes=3, others=3, kinds=5))
@@ -177,6 +180,7 @@ def _rate(found: ReplicaSizing | AnalysisError) -> float:
 # --- what routing saves ------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("rate_rps", "limit", "percent"),
     [(1, 0.005, 0.0), (10, 0.005, 65.0), (100, 0.005, 65.4), (100, 0.02, 69.8), (100, 0, 0.0)],
@@ -353,6 +357,7 @@ def test_servers_that_no_request_needs_are_empty(
         assert use.kinds[0].small_share == 1
 
 
+@pytest.mark.slow
 def test_a_server_with_a_pool_added_counts_as_changed() -> None:
     """A mixed model keeps a server only if no other column of it is used, routed or not."""
     for on, replicas in (("2xH100", 2), ("2xH100", 5), ("4xA100", 2)):
@@ -378,6 +383,7 @@ def test_running_replicas_stay_where_moving_costs_more() -> None:
 # --- studies -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_explain_prices_the_limit_on_quality() -> None:
     system, plan = sample()
     found = {item.other: item.effect.cost_change_cents_per_h for item in explain(system).losses}
@@ -401,6 +407,7 @@ def test_simulated_servers_keep_their_targets_at_routed_loads() -> None:
     assert all(check.verdict != "missed" for pool in study.pools for check in pool.targets)
 
 
+@pytest.mark.slow
 def test_compare_shows_routed_loads() -> None:
     system, plan = sample()
     rows = {row.server: row for row in compare(system).servers}
@@ -417,6 +424,7 @@ def test_scaled_loads_scale_routes() -> None:
     assert varied != 6000
 
 
+@pytest.mark.slow
 def test_sweeps_vary_the_limit_on_quality() -> None:
     system = load_system(SPEC)
     found = sweep(system, read_variations(system, ["maxLoss:chat=0,0.02,1"]), Checkpoint())
@@ -425,6 +433,7 @@ def test_sweeps_vary_the_limit_on_quality() -> None:
     assert costs[1] == sample()[1].total_cost_cents_per_h
 
 
+@pytest.mark.slow
 def test_sweeps_vary_the_rate_of_a_route() -> None:
     system = load_system(SPEC)
     found = sweep(system, read_variations(system, ["load:chat=0.5,1"]), Checkpoint())
@@ -436,6 +445,7 @@ def test_sweeps_vary_the_rate_of_a_route() -> None:
         read_variations(system, ["load:chat-8b=1,2"])
 
 
+@pytest.mark.slow
 def test_explain_repairs_an_unserved_route_with_its_router() -> None:
     system = load_system(SPEC).with_capacity({"A100": 8, "H100": 8, "L40S": 2})
     found = explain(system)
@@ -481,6 +491,7 @@ def test_a_small_server_without_replicas_gets_no_share() -> None:
         assert division.shares == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_router_that_can_not_be_used_lengthens_no_mix(specs: Path) -> None:
     """The router's errors alone lose 0.27 %, so below that limit the large model gets the mean mix."""
     source = load_system(specs / "routes.yaml")

@@ -63,6 +63,7 @@ def replicas(rate_rps: float) -> int:
     return math.ceil(PROMPTS_RPS / rate_rps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(WITH_TABLES, 3))
 def test_tables_are_those_of_the_program(name: str) -> None:
     assert written(name) == read_page(name), "python tests/tools/scenario_tables.py"
@@ -91,6 +92,7 @@ def test_what_a_gpu_takes_within_a_target() -> None:
     assert f"makes {replicas(single):,} GPUs" in PLATFORM
 
 
+@pytest.mark.slow
 def test_the_window_saves_no_gpu() -> None:
     for gpus, window, *shown in table(PLATFORM, "GPUs | window [ms]"):
         found = at(PROMPTS, PROMPTS_RPS / int(gpus), window=int(window))
@@ -124,6 +126,7 @@ def test_the_literal_timer() -> None:
         assert f"{least} " in PLATFORM
 
 
+@pytest.mark.slow
 def test_what_queue_servers_take() -> None:
     for limit, *shown in table(QUEUES, "rejected at most"):
         share = float(limit.removesuffix("%")) / 100
@@ -131,6 +134,7 @@ def test_what_queue_servers_take() -> None:
         assert [f"{rate:.2f}" for rate in rates] == shown
 
 
+@pytest.mark.slow
 def test_rejection_and_latency_of_both_implementations() -> None:
     for load, *shown in table(QUEUES, "load [requests/s] | rejected | mean [s] | p99 [s] | over 3 s"):
         found = at(FLASK, float(load))
@@ -164,6 +168,7 @@ def test_stages_around_the_batch() -> None:
     assert f"of which {(around - alone - 700) / 1000:.2f} s is waiting" in QUEUES
 
 
+@pytest.mark.slow
 def test_what_a_node_of_so_many_jobs_carries() -> None:
     stages = [("download", "before", 4000, 4), ("decode", "before", 500, 1)]
     stages += [("encode", "after", 300, 1), ("upload", "after", 1500, 1)]

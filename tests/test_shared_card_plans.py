@@ -65,7 +65,7 @@ def test_two_of_four_gb_and_four_of_two_gb_fill_sixteen_gb() -> None:
     assert (2, 4) in (maximal(occupants, (16.0, 1.0), 100) or [])
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(40))
 def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -137,6 +137,7 @@ def test_a_share_is_a_replica_with_longer_times() -> None:
     assert rate == pytest.approx(find_candidates(alone).table.max_rate_rps[0], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_batch_servers_without_shares_take_turns() -> None:
     plan = solve(in_time())
     modes = {use.name: use.mode for use in plan.shared_cards}
@@ -150,6 +151,7 @@ def three_in_turns() -> System:
     return load_system(document([model(name) for name in "abc"], servers, limit_ms=400.0))
 
 
+@pytest.mark.slow
 def test_rates_close_to_saturation_meet_their_targets() -> None:
     """The mean delays of turns converge slowly there, so that the sized rate missed a target by 5e-5."""
     shared = find_candidates(three_in_turns()).shared
@@ -191,6 +193,7 @@ def test_memory_keeps_servers_from_one_card() -> None:
     assert plan.total_cost_cents_per_h == 70.0
 
 
+@pytest.mark.slow
 def test_unstable_turns_are_not_planned() -> None:
     """The servers use a card to 78 %, but a cycle of turns brings more than a batch (eq. 206)."""
     models = [model("a", base=20.0), model("b", base=37.5)]
@@ -238,6 +241,7 @@ def test_scarce_cards_go_to_the_higher_priority() -> None:
     assert verify(plan, load_system(text)) == []
 
 
+@pytest.mark.slow
 def test_starts_use_shared_cards_only_with_their_units() -> None:
     """The greedy start uses a candidate that another of the same type dominates, so the model lacks it."""
     cards = [accelerator("one", "T", cost=210), accelerator("two", "T", cost=420) | {"memSize": 48}]
@@ -270,6 +274,7 @@ def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
 
 
 # The enumeration of systems 17 and 20 takes ten seconds and more.
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, 160))
 def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
     system = random_system(seed, 3, cards=2)

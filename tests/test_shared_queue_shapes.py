@@ -52,6 +52,7 @@ def checked(source: Json) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [MIX, WITH_LONG, MIX | {"shapes": [CHAT, DOCS | HEAD]}])
 def test_a_queue_of_one_server_is_that_server(load: Json) -> None:
     alone, queue = checked(document(load, queue=None)), checked(document(load))
@@ -81,6 +82,7 @@ def test_one_shape_of_each_server_is_its_mean_request() -> None:
     assert shapes.shared_queues == means.shared_queues
 
 
+@pytest.mark.slow
 def test_equal_priorities_are_one_server_with_all_shapes() -> None:
     """Each member then has the latencies that its shapes have in one server with the same requests."""
     rates = [24.0, 4.0]
@@ -105,6 +107,7 @@ def test_equal_priorities_are_one_server_with_all_shapes() -> None:
     assert plain.ttft_ms == pytest.approx(mean, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_every_target_of_a_member_limits_the_queue() -> None:
     """The largest rate is that at which the first target of a member, also of one of its shapes, is met."""
     shapes = {"docs": {"slo-ttft": "700ms"}}
@@ -128,6 +131,7 @@ def test_every_target_of_a_member_limits_the_queue() -> None:
     assert max(ratios) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_members_are_simulated_with_their_shapes() -> None:
     source = document(WITH_LONG, SHORT | {"arrivalRate": "9/s"}, MIX, priorities=(1, 2, 2))
     system = load_system(source)

@@ -23,6 +23,7 @@ from optimizer.studies.simulation.plans import simulate_pools
 # --- the choice ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(3, 217))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 3 == 0
@@ -40,11 +41,13 @@ def is_the_best(system: System) -> None:
     assert in_plan >= system.documented.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 49))
 def test_choice_of_several_queues_matches_exhaustive_search(seed: int) -> None:
     is_the_best(load_system(random_queues(1000 + seed, queues=4, most=4, others=5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 39))
 def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
     system = load_system(random_queues(seed))
@@ -113,6 +116,7 @@ def queues() -> System:
     return load_system(random_queues(5))
 
 
+@pytest.mark.slow
 def test_a_system_with_queues_survives_writing_and_reading() -> None:
     system = queues()
     again = load_system(system.to_spec().model_dump(mode="json", by_alias=True))
@@ -132,6 +136,7 @@ def test_loads_of_members_and_of_the_queue_can_change() -> None:
     assert [part.current.load.arrival_rate_rpm for part in members_of(twice.servers["q"])] == [180, 120]
 
 
+@pytest.mark.slow
 def test_questions_about_a_plan_name_its_servers() -> None:
     path = Path(__file__).resolve().parent.parent / "specs" / "shared-queue.yaml"
     made = yaml.safe_load(path.read_text("utf-8"))
@@ -176,6 +181,7 @@ def simulated_fleet(seed: int) -> System:
     return load_system(made).with_options(unlimited=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 19))
 def test_no_simulated_class_misses_a_target_by_a_tenth(seed: int) -> None:
     system = simulated_fleet(seed)

@@ -55,6 +55,7 @@ ITERATION = st.builds(
 # --- linear law -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @MANY
 @given(law=LINEAR, batch=st.integers(1, 512))
 def test_linear_service_time_is_prefill_plus_decode(law: Linear, batch: int) -> None:
@@ -63,6 +64,7 @@ def test_linear_service_time_is_prefill_plus_decode(law: Linear, batch: int) -> 
     assert linear(law).service_time_ms(np.array([float(batch)]))[0] == pytest.approx(expected, rel=1e-13)
 
 
+@pytest.mark.slow
 @MANY
 @given(law=LINEAR, batch=st.integers(1, 512))
 def test_linear_phases_at_a_constant_batch(law: Linear, batch: int) -> None:
@@ -109,6 +111,7 @@ def test_idle_linear_times_match_the_reference() -> None:
 # --- iteration law ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @MANY
 @given(law=ITERATION, batch=st.integers(1, 256))
 def test_iteration_service_time_sums_its_iterations(law: Iteration, batch: int) -> None:
@@ -116,6 +119,7 @@ def test_iteration_service_time_sums_its_iterations(law: Iteration, batch: int) 
     assert found == pytest.approx(law.service(batch), rel=1e-12)
 
 
+@pytest.mark.slow
 @MANY
 @given(law=ITERATION, batch=st.integers(1, 256))
 def test_prefill_and_decode_sum_to_the_service_time(law: Iteration, batch: int) -> None:
@@ -159,6 +163,7 @@ def test_idle_iteration_times_match_the_reference() -> None:
 # --- chunks -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_chunks_match_counting_for_random_requests() -> None:
     rng = random.Random(20)
     cases = [
@@ -196,6 +201,7 @@ def whole_roots(count: int) -> list[tuple[int, int, int, int]]:
     return cases
 
 
+@pytest.mark.slow
 def test_chunks_match_counting_for_exact_fits() -> None:
     cases = whole_roots(3000)
     wrong = [(case, k) for case, k in zip(cases, chunks_of(cases), strict=True) if k != count_chunks(*case)]

@@ -13,6 +13,7 @@ from optimizer.errors import SpecError
 from optimizer.parallel import MAX_THREADS, as_done, cgroup_quota, core_count, thread_count
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no CPU affinity")
 def test_a_process_that_may_use_one_core_has_one_thread() -> None:
     program = (

@@ -40,6 +40,7 @@ def example(nodes: list[Json] | None = None, **options: Any) -> Json:
     return found | {"nodes": nodes or [{"name": "p5", "type": "H", "cards": 8, "cost": "28 USD/h"}]}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_rows_of_levels_decide_what_packs(chain: tuple[int, ...]) -> None:
     """Nodes need not be multiples of the sizes; every multiset of up to two nodes is tried."""
@@ -98,6 +99,7 @@ def node(name: str, cards: int, cost: float, most: int | None) -> NodeType:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", seeds(1, 149))
 def test_plans_are_those_of_exhaustive_search(seed: int, mixed: bool) -> None:  # noqa: FBT001

@@ -140,11 +140,13 @@ def test_the_chosen_batches_of_samples_equal_a_scan(name: str, least: int, specs
     assert_equal_to_a_scan(load_system(specs / name), least=least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_chosen_batches_of_a_generated_fleet_equal_a_scan(seed: int) -> None:
     assert_equal_to_a_scan(generate_system(servers=4, accelerators=4, types=2, seed=seed), least=8)
 
 
+@pytest.mark.slow
 def test_the_chosen_batches_of_random_systems_equal_a_scan() -> None:
     for seed in range(25):
         source = random_mixed_document(seed)
@@ -231,7 +233,7 @@ def test_a_smaller_batch_can_carry_more_where_prompts_are_long(specs: Path) -> N
     assert sum(gain > 1.05 for gain in gains.values()) >= len(gains) / 2
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "unlimited", "mixed"),
     mostly_slow(
@@ -256,6 +258,7 @@ def test_a_chosen_batch_is_never_dearer_than_the_profiles(
     assert optimal.total_cost_cents_per_h <= profile.total_cost_cents_per_h + 1e-6
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("unlimited", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_long_prompts_are_cheaper_with_chosen_batches(specs: Path, *, unlimited: bool, mixed: bool) -> None:

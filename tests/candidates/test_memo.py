@@ -53,7 +53,7 @@ def test_a_memo_does_not_change_candidates(seed: int, max_rows: int, changes: li
         assert len(memo) <= max_rows
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"heterogeneous": True}, {"milp_solver": False}], ids=str)
 def test_plans_are_the_same_bytes_with_a_memo(options: Json) -> None:
     memo, rng = SizingMemo(), np.random.default_rng(5)
@@ -88,6 +88,7 @@ def test_chunk_steps_are_remembered_with_the_rest() -> None:
         assert bytes_of(find_candidates(changed, memo)) == bytes_of(find_candidates(changed))
 
 
+@pytest.mark.slow
 def test_threads_share_a_memo() -> None:
     system, memo = generate_system(20, 10, 4, 3), SizingMemo(90)
     scaled = [scale_loads(system, 0.5 + i / 10) for i in range(12)]
@@ -155,7 +156,7 @@ LOADS: dict[str, Json] = {
 }
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -77,6 +77,7 @@ def test_activity_is_zero_when_idle_and_full_for_prompts_only() -> None:
     assert activity(performance(100.0, 0.5), np.array([100.0]))[0] == pytest.approx(WEIGHTS_ACTIVITY / 2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ["specs/small", "specs/batching-platform", "specs/long-prompts.yaml"])
 def test_power_grows_with_the_rate_from_idle_to_at_most_full(path: str) -> None:
     system = load_system(path)

@@ -165,6 +165,7 @@ def test_replica_counts_match_the_reference_or_the_oracle(cases: list[Case]) -> 
     assert differing == 1
 
 
+@pytest.mark.slow
 def test_latencies_match_except_for_the_references_itl_defect(cases: list[Case]) -> None:
     without_prompt = compared = 0
     for one in cases:

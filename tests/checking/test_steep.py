@@ -100,6 +100,7 @@ def check_fleet(seed: int) -> int:
     return len(expected)
 
 
+@pytest.mark.slow
 def test_findings_are_those_of_a_second_sizing() -> None:
     counts = [check_fleet(seed) for seed in range(IN_DEFAULT)]
     assert 2 < sum(counts) < 2 * IN_DEFAULT

@@ -245,6 +245,7 @@ def test_an_empty_batch_has_no_answers(run: Run) -> None:
 # --- convert, schema, generate -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_convert_writes_the_same_system_in_one_file(run: Run, specs: Path, tmp_path: Path) -> None:
     assert run("convert", specs / "small", "-o", tmp_path / "small.yml") == Answer(0, "", "")
     assert load_system(tmp_path / "small.yml") == load_system(specs / "small")
@@ -266,6 +267,7 @@ def test_the_schema_is_that_of_the_library_with_closed_objects(run: Run) -> None
     assert schema["$defs"]["Server"]["required"] == ["name", "model"]
 
 
+@pytest.mark.slow
 def test_the_samples_validate_against_the_schema(run: Run, specs: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = jsonschema.Draft202012Validator(run("schema").json)
@@ -330,6 +332,7 @@ def test_times_of_a_law_have_units_on_the_command_line(run: Run) -> None:
     assert run("analyze", *ITERATION[:6], *more, "20us").json == plain
 
 
+@pytest.mark.slow
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys; from optimizer.cli.main import main\n"
@@ -350,6 +353,7 @@ def test_help_loads_nothing_heavy() -> None:
 # --- as a process --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce: Path) -> None:
     good = shell("solve", "-", "--json", input=path.read_text())
     assert (good.status, good.errors, good.json["complete"]) == (0, "", True)
@@ -357,7 +361,7 @@ def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce
     assert (incomplete.status, incomplete.json["complete"]) == (3, False)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "buffered"),
     [
@@ -411,7 +415,7 @@ def test_a_terminal_that_knows_no_unicode_is_served_as_well(path: Path, argument
     assert found.out
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--help"], ["solve", "{}", "--json"], pytest.param(["solve", "{}"], marks=pytest.mark.slow)]
 )

@@ -88,6 +88,7 @@ def test_an_unreadable_special_file(run: Run) -> None:
     is_refusal(run("check", "/proc/self/mem"), "/proc/self/mem: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "place"),
     [
@@ -116,6 +117,7 @@ def wrong(change: Callable[[Json], object]) -> Json:
     return source
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("source", "place"),
     [
@@ -267,6 +269,7 @@ def test_standard_input_that_is_closed_is_refused() -> None:
 # --- flags ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("arguments", "place"),
     [
@@ -424,7 +427,7 @@ def one_server(
     )
 
 
-@pytest.mark.few(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("tokens", [(1, 1), (0, 1), (100_000, 1), (0, 100_000), (100_000, 100_000)])
 @pytest.mark.parametrize("rate", [0, 1e-9, 1e9])
@@ -443,6 +446,7 @@ def test_loads_of_every_size_are_planned_or_rejected_with_reason(
         assert plan["complete"] or plan["unserved"][0]["reason"] in {"replica_limit", "capacity"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rate", [1e-9, 1e9])
 def test_a_replica_at_any_rate_is_analyzed(run: Run, law: str, rate: float) -> None:
@@ -477,6 +481,7 @@ def test_a_truncated_replica_count_is_not_shown_as_the_need(run: Run, tmp_path: 
 NO_TARGETS = [service_class("gold", models=[])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "reason", "detail"),
     [
@@ -513,7 +518,7 @@ def test_the_largest_costs_and_counts_do_not_overflow(run: Run, tmp_path: Path) 
     assert plan["capacity"][0]["used"] == 10**8 * pool["numReplicas"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["[bold]s[/bold]", "[/s]", "[red", ":smile:", "\\[x]", "a\nb", "\x1b[31mred", "s\x07"]
 )

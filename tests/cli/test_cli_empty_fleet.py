@@ -20,6 +20,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize(
     "options",
     [
@@ -45,6 +46,7 @@ def test_its_plan_is_empty_optimal_and_true(source: Json, options: Json) -> None
     assert verify(plan, system) == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -49,6 +49,7 @@ def test_fit_reads_engines_as_estimate_does(profile: Path, run: Run) -> None:
     is_one_line(found, "engine: 'vlm' does not exist; did you mean 'vllm'?")
 
 
+@pytest.mark.slow
 def test_fit_compares_the_stated_cache_with_the_runs(profile: Path, run: Run) -> None:
     points = profile.parent / "points.csv"
     found = run("fit", points, "--kv-capacity", "300")
@@ -287,6 +288,7 @@ def test_wrong_files_end_in_one_line(
     is_one_line(run(*(argument.format(**places) for argument in arguments)), message)
 
 
+@pytest.mark.slow
 def test_a_plan_states_profile_sources_and_their_domain(run: Run, profile: Path, system: Path) -> None:
     system.write_text(
         "accelerators: [{name: H100, type: H100, cost: 100}]\n"

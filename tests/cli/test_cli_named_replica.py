@@ -11,6 +11,7 @@ from optimizer import load_system, solve
 NAMES = ("--model", "llama-3.1-8b", "--accelerator", "H100")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["upper", "middle", "lower"])
 @pytest.mark.parametrize(
     ("model", "accelerator", "slice_of", "cards"),
@@ -40,6 +41,7 @@ def test_a_replica_by_names_is_that_of_a_plan(
     assert (found["itl"], found["ttft"]) == pytest.approx((pool.itl_ms, pool.ttft_ms))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("analyze", *NAMES, "--rate", "2/s"), ("size", *NAMES, "--target-itl", "30ms")]
 )

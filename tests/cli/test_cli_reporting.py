@@ -27,6 +27,7 @@ def test_the_help_names_every_kind_of_the_library() -> None:
     assert tuple(reporting.PLOTS) == FIGURES
 
 
+@pytest.mark.slow
 def test_report_writes_what_the_library_returns(run: Run, tmp_path: Path) -> None:
     names = {"html": "-o", "markdown": "--markdown", "csv": "--csv"}
     files = [part for name, flag in names.items() for part in (flag, tmp_path / name)]
@@ -60,6 +61,7 @@ def one(tmp_path: Path) -> str:
     return write(tmp_path, document([server("s")], [accelerator("A")], {"A": 9}))
 
 
+@pytest.mark.slow
 def test_report_without_a_file_prints_markdown(run: Run, one: str) -> None:
     system = load_system(one)
     text = render_report(make_report(system), system, "markdown", PageMetadata(__version__, "system.json"))
@@ -71,7 +73,7 @@ def test_report_takes_the_load_of_a_file(run: Run, tmp_path: Path, one: str) -> 
     assert "| s | gold | m | idle |" in run("report", one, "--load", tmp_path / "load.csv").out
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf", "SVG"])
 def test_plot_writes_the_format_of_the_files_name(run: Run, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"figure.{suffix}"
@@ -107,12 +109,13 @@ def test_plot_says_what_is_wrong_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_report_says_what_is_wrong_in_one_line(run: Run, tmp_path: Path, one: str) -> None:
     is_one_line(run("report", one, "-o", tmp_path), str(tmp_path))
     is_one_line(run("report", one, "-o", tmp_path / "no" / "x.html"), "no such file")
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "epoch", "date"),
     [

@@ -23,6 +23,7 @@ def plan_file(specs: Path, tmp_path: Path) -> Path:
 # --- the same as the library -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_loads_from_a_file_are_the_second_side(run: Run, specs: Path, tmp_path: Path) -> None:
     sample, loads = load_system(specs / "small"), tmp_path / "loads.csv"
     loads.write_text("server,arrivalRate\nPremium-llama_70b,70\n", encoding="utf-8")
@@ -30,6 +31,7 @@ def test_loads_from_a_file_are_the_second_side(run: Run, specs: Path, tmp_path: 
     assert run("compare", specs / "small", "--load", loads, "--json").out == expected.to_json() + "\n"
 
 
+@pytest.mark.slow
 def test_two_systems_are_labelled_by_their_paths(run: Run, specs: Path) -> None:
     one, two = specs / "small", specs / "long-prompts.yaml"
     found = run("compare", one, "--with", two, "--json").json
@@ -47,6 +49,7 @@ def test_options_of_the_second_side_have_document_names(run: Run, specs: Path) -
     assert found["second"]["label"] == text
 
 
+@pytest.mark.slow
 def test_the_second_side_can_have_any_value_that_sweeps_can_vary(run: Run, specs: Path) -> None:
     system = load_system(specs / "small")
     found = run("compare", specs / "small", "--with-options", "count:G2=90,load=150%,gap=0", "--json").json
@@ -67,6 +70,7 @@ def test_lost_reserves_are_a_table_of_their_own(run: Run) -> None:
     assert more == (0, "Lost and different reserves: none\n", "")
 
 
+@pytest.mark.slow
 def test_options_of_the_second_side_combine_with_system_and_load(run: Run, specs: Path) -> None:
     for flags in (("--scale", "1.1"), ("--with", specs / "small")):
         options = ("--with-options", "unlimited=true", "--json")
@@ -75,6 +79,7 @@ def test_options_of_the_second_side_combine_with_system_and_load(run: Run, specs
         assert sides == [False, True]
 
 
+@pytest.mark.slow
 def test_a_saved_plan_stands_on_either_side(run: Run, specs: Path, plan_file: Path) -> None:
     for sides in ((plan_file, specs / "small"), (specs / "small", plan_file), (plan_file, plan_file)):
         answer = run("compare", sides[0], "--with", sides[1])

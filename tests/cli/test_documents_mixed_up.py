@@ -28,6 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["plan.json", "plan.yaml"])
 @pytest.mark.parametrize("command", [("solve",), ("check",), ("verify", "plan.json"), ("report",)])
 def test_a_plan_is_no_system(run: Run, command: tuple[str, ...], name: str, folder: Path) -> None:
@@ -35,6 +36,7 @@ def test_a_plan_is_no_system(run: Run, command: tuple[str, ...], name: str, fold
     is_one_line(answer, f"error: {folder / name}: this is a plan, or an answer; give the system instead\n")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["system.json", "system.yaml", "folder", "sample:small", "sample:chat"])
 def test_a_system_is_no_plan(run: Run, name: str, folder: Path) -> None:
     path = name if name.startswith("sample:") else folder / name
@@ -48,6 +50,7 @@ def test_a_system_is_no_plan(run: Run, name: str, folder: Path) -> None:
         is_one_line(run(*words), said)
 
 
+@pytest.mark.slow
 def test_a_plan_in_yaml_is_read_wherever_a_plan_is(folder: Path) -> None:
     plan, system = str(folder / "plan.yaml"), str(folder / "system.yaml")
     assert load_plan(plan) == load_plan(folder / "plan.json")
@@ -55,6 +58,7 @@ def test_a_plan_in_yaml_is_read_wherever_a_plan_is(folder: Path) -> None:
     assert main(["compare", plan, "--with", system]) == 0
 
 
+@pytest.mark.slow
 def test_other_answers_are_named(run: Run, folder: Path) -> None:
     system = folder / "system.yaml"
     answers: dict[str, list[str | Path]] = {

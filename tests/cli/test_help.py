@@ -26,6 +26,7 @@ def test_without_a_command_the_groups_are_printed(
     assert max(map(len, answer.out.splitlines())) <= int(columns)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_of_a_command_parse(name: str) -> None:
     assert name in EXAMPLES

@@ -42,6 +42,7 @@ def path(fleet: Json, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_flags_give_the_plan_of_a_document_with_the_reserves(run: Run, path: Path, stated: Json) -> None:
     plan, system = solve(load_system(stated)), load_system(stated)
     found = run("solve", path, "--headroom", "20%", "--spare", 1, "--json").json

@@ -31,6 +31,7 @@ def rate(plan: Json) -> float:
     return float(sum(pool["arrivalRateRpm"] for pool in plan["allocations"]["s"]))
 
 
+@pytest.mark.slow
 def test_plans_are_made_for_the_scaled_load(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = answer(capsys, "solve", path, "--scale", 1.5)
     assert rate(plan) == pytest.approx(3000)
@@ -46,6 +47,7 @@ def test_plans_are_made_for_the_scaled_load(path: Path, capsys: pytest.CaptureFi
     assert offered == pytest.approx(3000 / 60)
 
 
+@pytest.mark.slow
 def test_a_report_and_its_check_use_the_scaled_load(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

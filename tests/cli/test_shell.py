@@ -17,6 +17,7 @@ from optimizer.errors import InferplanError
 from optimizer.schema.samples import samples
 
 
+@pytest.mark.slow
 def test_every_sample_has_a_name_and_is_read_by_it(run: Run, specs: Path) -> None:
     lines = run("samples").out.splitlines()
     assert all(len(line) <= 110 and len(line.split()) > 3 for line in lines)  # each has a description
@@ -50,6 +51,7 @@ def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.M
         samples()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_completion_knows_every_command_and_flag(run: Run, shell: str) -> None:
     script = run("completion", shell).out
@@ -73,6 +75,7 @@ def test_bash_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(which("fish") is None, reason="fish is not installed")
 def test_fish_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "inferplan.fish").write_text(run("completion", "fish").out, encoding="utf-8")
@@ -86,6 +89,7 @@ def test_fish_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(which("zsh") is None, reason="zsh is not installed")
 def test_zsh_takes_the_completion(run: Run) -> None:
     script = run("completion", "zsh").out

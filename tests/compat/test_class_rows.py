@@ -61,6 +61,7 @@ def test_classes_are_answered_in_the_order_of_the_row() -> None:
     )
 
 
+@pytest.mark.slow
 def test_work_varies_as_outputs_do_unless_stated() -> None:
     law = CONTINUOUS | {"classes": [{"RPS": 5, "priority": 1}, {"RPS": 5, "priority": 2}], "outTokensCV": 0.5}
     assert answer(law) == answer(law | {"workCV": 0.5})

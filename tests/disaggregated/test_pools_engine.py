@@ -64,6 +64,7 @@ def run(both: PooledReplicas, rate_rps: float, count: int = 400) -> tuple[Pooled
     return both.run(requests), jobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "rate_rps"),
     [

@@ -151,6 +151,7 @@ def test_bad_rows_are_one_line(change: dict[str, Any], message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.slow
 def test_batches_are_the_limit_of_damped_rounds() -> None:
     """The fixed point of the prompts in an iteration is that of plain damped rounds, also near saturation."""
     points = [dict(zip(TABLE["prefillFields"], each, strict=True)) | ALONE for each in TABLE["prefill"][::6]]

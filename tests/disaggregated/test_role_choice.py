@@ -107,6 +107,7 @@ def test_a_loose_itl_target_keeps_replicas_that_do_both() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_server_is_served_in_full_or_not_at_all() -> None:
     system = load_system(document(cards=2))
     plan = solve(system)
@@ -114,6 +115,7 @@ def test_a_server_is_served_in_full_or_not_at_all() -> None:
     assert (plan.disaggregation["s"].reason, verify(plan, system)) == ("unserved", [])
 
 
+@pytest.mark.slow
 def test_without_the_field_nothing_changes() -> None:
     source = document("never")
     plain = document(None)
@@ -131,6 +133,7 @@ LIES: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", mostly_slow(range(len(LIES)), 1))
 def test_a_falsified_plan_is_found(lie: int) -> None:
     system = load_system(document())
@@ -139,6 +142,7 @@ def test_a_falsified_plan_is_found(lie: int) -> None:
     assert verify(plan.model_copy(update={"disaggregation": {"s": use}}), system)
 
 
+@pytest.mark.slow
 def test_pools_without_a_link_are_found() -> None:
     plan = solve(load_system(document()))
     unlinked = load_system(document() | {"accelerators": [{"name": "H100", "type": "H100", "cost": 300,
@@ -171,6 +175,7 @@ def test_studies_of_running_fleets_refuse_the_pools() -> None:
         refuse_pools_by_length(load_system(document()).servers.values(), "horizon")
 
 
+@pytest.mark.slow
 def test_each_pool_has_a_deployment_and_a_simulation() -> None:
     system = load_system(document())
     plan = solve(system)
@@ -188,6 +193,7 @@ def test_simulated_pools_hold_their_targets() -> None:
     assert all(pool.verdict != "missed" for pool in simulated.pools)
 
 
+@pytest.mark.slow
 def test_estimated_token_times_can_have_links() -> None:
     """Accelerators with links are keys of estimates."""
     source = document()

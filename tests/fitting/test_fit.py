@@ -125,6 +125,7 @@ def closed(users: int, requests: int, cv: float = 0.0) -> BenchmarkRun:
     return measured(run, REFERENCE, np.random.default_rng(users), 0.0)
 
 
+@pytest.mark.slow
 def test_the_same_report_twice_is_one_measurement() -> None:
     runs = [closed(1, 20), closed(8, 80)]
     options = FitOptions(leave_out=False)
@@ -205,6 +206,7 @@ def test_too_few_measurements_are_rejected() -> None:
         fit([benchmark(sweep(REFERENCE, SHAPES[:1])[:1])], FitOptions())
 
 
+@pytest.mark.slow
 def test_profile_round_trip() -> None:
     profile = fitted(FULL, 0.02)
     again = FittedProfile.model_validate(profile.document())

@@ -77,6 +77,7 @@ def check_loop(seed: int) -> None:
         assert with_late == pytest.approx(without, rel=0.05), (seed, batch)
 
 
+@pytest.mark.slow
 def test_late_ends_are_not_taken_for_fewer_users() -> None:
     """`reported` checks it; with few requests a user, fewer may be in flight by chance alone."""
     for seed in range(20):

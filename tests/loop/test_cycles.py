@@ -112,6 +112,7 @@ def test_a_step_gets_the_plan_of_its_rate_and_its_queue_drains(seed: int) -> Non
     assert not loop.fleet.rejected
 
 
+@pytest.mark.slow
 def test_replicas_are_held_until_the_window_is_full() -> None:
     records = Loop(replicas=7).run(lambda _: 2, 30)
     assert {workload(record)["reason"] for record in records} == {"WindowNotFull"}
@@ -135,7 +136,7 @@ FAILURES: dict[str, Callable[[SimulatedFleet], object]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", mostly_slow(FAILURES, 2))
 def test_a_failing_source_holds_replicas_with_a_reason(reason: str) -> None:
     loop = Loop(replicas=4)
@@ -207,6 +208,7 @@ def test_unreadable_workloads_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record["holds"]["talk"].startswith("ReplicasUnknown: the API server")
 
 
+@pytest.mark.slow
 def test_a_failing_solver_holds_all(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(replicas=3)
     loop.run(lambda _: 9, 150)
@@ -221,6 +223,7 @@ def test_a_failing_solver_holds_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loop.fleet.desired == there
 
 
+@pytest.mark.slow
 def test_a_refusal_is_recorded_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(replicas=1)
     scale = loop.fleet.scale
@@ -237,7 +240,7 @@ def test_a_refusal_is_recorded_and_tried_again(monkeypatch: pytest.MonkeyPatch) 
     assert loop.fleet.desired >= 3
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("lease", ["before", "during"])
 def test_without_the_lease_nothing_is_scaled(lease: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop(replicas=1)
@@ -250,6 +253,7 @@ def test_without_the_lease_nothing_is_scaled(lease: str, monkeypatch: pytest.Mon
     assert loop.fleet.desired == 1
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     state = StateFile(tmp_path / "state.json", read_only=True)
     loop = Loop(replicas=1, dry_run=True, state_file=state)

@@ -34,6 +34,7 @@ def read(lost: Callable[[str, float], bool], now_s: float) -> Reading:
     return PrometheusReader(answering(series), source, WINDOW_S).read(SYSTEM, now_s)["talk"]
 
 
+@pytest.mark.slow
 def test_a_gateway_counts_the_arrivals() -> None:
     for now_s in range(70, 401, 15):
         reading = read(lambda *_: False, float(now_s))
@@ -41,6 +42,7 @@ def test_a_gateway_counts_the_arrivals() -> None:
         assert offered_rps(reading) == pytest.approx(RATE_RPS, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [GATEWAYS, GATEWAYS[:1], (*GATEWAYS, *REPLICAS)])
 def test_a_hole_in_the_counts_of_a_gateway_gives_no_low_rate(lost: tuple[str, ...]) -> None:
     """One of two gateways, both, or an outage of Prometheus, for 45 s."""
@@ -53,6 +55,7 @@ def test_a_hole_in_the_counts_of_a_gateway_gives_no_low_rate(lost: tuple[str, ..
             assert offered_rps(reading) <= 1.1 * RATE_RPS, now_s
 
 
+@pytest.mark.slow
 def test_a_hole_in_the_samples_of_replicas_changes_no_arrivals() -> None:
     for now_s in range(150, 301, 5):
         reading = read(lambda name, at_s: name in REPLICAS and 150 < at_s <= 195, float(now_s))

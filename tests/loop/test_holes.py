@@ -61,13 +61,14 @@ def rates(
     return found
 
 
+@pytest.mark.slow
 def test_complete_samples_give_the_rate() -> None:
     found = rates(recorded(), 70)
     assert set(map(type, found.values())) == {float}
     assert list(found.values()) == pytest.approx([3 * RATE_RPS] * len(found), rel=0.02)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("hole_s", [30, 45, 400])
 def test_a_restart_of_prometheus_gives_no_low_rate(hole_s: int) -> None:
     """The reproducer had 1.5 for 8.6 requests/s after a hole of 45 s."""
@@ -89,6 +90,7 @@ def test_a_new_fleet_in_an_old_prometheus_has_no_full_window() -> None:
             assert rate == pytest.approx(3 * RATE_RPS, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_new_replica_beside_others_holds_nothing() -> None:
     old, new = recorded(), recorded(names=("d",))
     series = old | without(new, lambda _, at_s: at_s < 300)
@@ -161,6 +163,7 @@ def test_random_holes_never_give_a_low_rate(seed: int) -> None:
     examples()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("holes", "seed"),
     [
@@ -283,7 +286,7 @@ def counted(series: Series, times: list[float], period_s: float) -> list[Arrival
     return list(counts.values())
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("period_s", [2.0, 5.0, 15.0])
 def test_a_period_is_counted_from_sample_to_sample(period_s: float) -> None:
     """A period that is shorter than the interval of the samples has the span of an interval."""
@@ -294,12 +297,14 @@ def test_a_period_is_counted_from_sample_to_sample(period_s: float) -> None:
     assert len(counts) >= 300 / max(period_s, INTERVAL_S) - 12
 
 
+@pytest.mark.slow
 def test_a_failed_scrape_of_a_replica_is_spread_over_its_gap() -> None:
     series = without(recorded(), lambda name, at_s: name == "b" and 200 < at_s < 204)
     counts = counted(series, np.arange(100.0, 300.0, 5.0).tolist(), 5.0)
     assert [count.rate_rps for count in counts] == pytest.approx([3 * RATE_RPS] * len(counts), rel=0.04)
 
 
+@pytest.mark.slow
 def test_counts_beside_missing_samples_have_a_hole() -> None:
     """They are marked until the missing samples have left the window."""
     series = without(recorded(), lambda _, at_s: 200 < at_s < 218)
@@ -309,6 +314,7 @@ def test_counts_beside_missing_samples_have_a_hole() -> None:
     assert all(200 < at_s < 220 + WINDOW_S for at_s in marked)
 
 
+@pytest.mark.slow
 def test_a_replica_that_stops_is_no_jump() -> None:
     """The other one serves its requests; its samples stay in the answers for a minute."""
     slow, fast = np.arange(0.0, 200.0, 1 / RATE_RPS), np.arange(200.0, END_S, 0.5 / RATE_RPS)

@@ -60,6 +60,7 @@ def test_deployments_of_gpus_from_nothing_render_and_are_valid(run: Run, plan: P
     assert problems(items[0])
 
 
+@pytest.mark.slow
 def test_deployments_have_what_the_plan_says(run: Run, plan: Path) -> None:
     system, solved = load_system(GPUS), Plan.model_validate_json(plan.read_text())
     planned = {(name, pool.accelerator): pool for name, pools in solved.allocations.items() for pool in pools}
@@ -149,7 +150,7 @@ def deployment_of(template: Json) -> Json:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": spec}
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [("--scaled-objects",), ("--prometheus", "http://p:9090"), ("--hpa",), ()])
 def test_groups_are_scaled_as_deployments_are(
     run: Run, plan: Path, tmp_path: Path, flags: tuple[str, ...]
@@ -203,7 +204,7 @@ def deployments(system: Any, table: ClusterTable | None = None) -> Iterator[Json
     return map(writer.of, found)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", ["queue-servers", "versions", "routes", "shared-queue", "robust", "small"])
 def test_every_placement_of_a_sample_has_a_valid_deployment(sample: str) -> None:
     system = load_system(f"sample:{sample}")
@@ -215,6 +216,7 @@ def test_every_placement_of_a_sample_has_a_valid_deployment(sample: str) -> None
     assert [problems(item) for item in found if problems(item)] == []
 
 
+@pytest.mark.slow
 def test_a_batch_server_has_its_own_image_and_settings() -> None:
     for item in deployments(load_system("sample:queue-servers")):
         (container,) = item["spec"]["template"]["spec"]["containers"]
@@ -288,6 +290,7 @@ def desired_by_hpa(spec: Json, metric: float, current: int) -> int:
     return min(max(wanted, int(spec["minReplicas"])), int(spec["maxReplicas"]))
 
 
+@pytest.mark.slow
 def test_an_hpa_follows_the_desired_replicas(run: Run, plan: Path) -> None:
     for item in written(run, plan, "--hpa", "--stabilised"):
         assert problems(item) == ""
@@ -312,6 +315,7 @@ def test_each_hpa_has_a_rule_of_the_adapter(run: Run, plan: Path) -> None:
     assert {item["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] for item in hpas} == {300}
 
 
+@pytest.mark.slow
 def test_an_hpa_and_a_scaled_object_agree(run: Run, plan: Path) -> None:
     objects = {of(item): item for item in written(run, plan, "--scaled-objects")}
     for item in written(run, plan, "--hpa"):
@@ -323,6 +327,7 @@ def test_an_hpa_and_a_scaled_object_agree(run: Run, plan: Path) -> None:
         )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -342,6 +347,7 @@ def test_what_does_not_go_together_is_one_line(
     assert message in found.err.splitlines()[-1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "text",
     [
@@ -368,6 +374,7 @@ def test_settings_elsewhere_leave_routes_rentals_and_sharing_out() -> None:
         assert all(settings.args or settings.annotations for settings in found.values())
 
 
+@pytest.mark.slow
 def test_the_pod_monitor_finds_the_replicas(run: Run, plan: Path) -> None:
     monitor = yaml.safe_load(
         (ROOT / "manifests" / "components" / "prometheus" / "podmonitor.yaml").read_text()

@@ -96,7 +96,7 @@ def problems(item: Json) -> str:
     return ""
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @needs_kustomize
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_core_object_is_valid_and_a_broken_one_is_not(overlay: str) -> None:
@@ -111,6 +111,7 @@ def test_every_core_object_is_valid_and_a_broken_one_is_not(overlay: str) -> Non
     assert problems(broken)
 
 
+@pytest.mark.slow
 @needs_kustomize
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_pods_keep_to_the_restricted_standard(overlay: str) -> None:
@@ -380,6 +381,7 @@ def test_a_variant_outside_the_plan_has_no_fallback() -> None:
             assert spec["fallback"]["replicas"] == each.replicas
 
 
+@pytest.mark.slow
 def test_a_batch_server_gets_notes_instead_of_arguments_of_vllm() -> None:
     system = load_system("sample:queue-servers")
     (express, flask) = variants(solve(system), system)
@@ -390,6 +392,7 @@ def test_a_batch_server_gets_notes_instead_of_arguments_of_vllm() -> None:
         assert (notes["inferplan.dev/max-batch"], notes["inferplan.dev/batch-window-ms"]) == ("4", window)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -426,6 +429,7 @@ def test_engines_with_static_batches_get_no_arguments_of_vllm(batching: str) -> 
     assert int(patch["metadata"]["annotations"]["inferplan.dev/max-batch"]) > 0
 
 
+@pytest.mark.slow
 def test_containers_on_shared_cards_follow_their_kind() -> None:
     patches = [
         deployment_patch(each, "serving", "vllm")
@@ -511,6 +515,7 @@ def promtool(*arguments: str, given: str | None = None) -> "subprocess.Completed
     return subprocess.run(["promtool", *arguments], input=given, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @needs_promtool
 def test_rules_are_sound_and_fire_when_they_should(rules: Path) -> None:
     found = promtool("check", "rules", str(rules))
@@ -571,6 +576,7 @@ def test_the_loop_component_renders_with_the_service(tmp_path: Path) -> None:
     assert sum(name.startswith("inferplan-loop") for name in names) == len(looped()) - 1  # and the mark
 
 
+@pytest.mark.slow
 def test_the_loop_component_is_valid_and_restricted() -> None:
     objects = looped()
     for item in objects:

@@ -44,12 +44,14 @@ def assert_settled(system: System) -> None:
         assert read.servers[name].current.stated_pools == one.current.stated_pools, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("sample", mostly_slow(["small", "large", "shared-cards.yaml", "robust.yaml"], 2))
 def test_a_samples_plan_stays_as_it_is(specs: Path, sample: str, *, mixed: bool) -> None:
     assert_settled(load_system(specs / sample).with_options(heterogeneous=mixed))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", seeds(5, 145))
 def test_a_mixed_plan_stays_as_it_is(seed: int) -> None:
     assert_settled(load_system(idle(random_mixed_document(seed))))
@@ -96,11 +98,13 @@ def assert_equal_to_exhaustive_search(source: System) -> None:
     assert verify(plan, source) == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", seeds(7, 293))
 def test_plans_from_several_pools_equal_exhaustive_search(seed: int) -> None:
     assert_equal_to_exhaustive_search(on_several_pools(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SETTLED)
 def test_plans_from_pools_of_a_plan_equal_exhaustive_search(seed: int) -> None:
     source = as_planned(seed)

@@ -73,12 +73,14 @@ def used_models(here: Any) -> Iterator[type[BaseModel]]:
             yield from used_models(value)
 
 
+@pytest.mark.slow
 def test_the_scenarios_use_every_document_of_a_plan() -> None:
     """Then every field is falsified; a document that is added later needs a scenario."""
     used = {model for scenario in SCENARIOS for model in used_models(plan_of(scenario))}
     assert {*models_in(Plan)} <= used
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_true_plans_hold(scenario: str) -> None:
     assert found_in(wire(plan_of(scenario)), system_of(scenario)) == []

@@ -119,6 +119,7 @@ def test_no_value_of_a_plan_can_be_changed(scenario: str, *, every: bool) -> Non
     assert believed(plan_of(scenario), system_of(scenario), every=every, most=most) == []
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.usefixtures("measured_once")
@@ -146,6 +147,7 @@ def test_no_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     assert believed(solve(system), system, every=True) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, 2))
 def test_false_counts_and_batches_are_not_measured(scenario: str) -> None:
     """A batch limit of 10¹⁵ would take all memory."""

@@ -36,6 +36,7 @@ def outputs(base: type[Document] = OutputDocument) -> Iterator[type[Document]]:
         yield from outputs(kind)
 
 
+@pytest.mark.slow
 def test_the_keys_of_amounts_end_in_their_units() -> None:
     wrong = []
     for kind in set(outputs()) - {SimulatedLatency}:  # ttftMs and itlMs contain it

@@ -32,6 +32,7 @@ def scarce(*, mixed: bool) -> System:
     return generate_system(20, 8, 4, 5, 1.8).with_options(heterogeneous=mixed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [True, False])
 def test_multipliers_prove_most_of_every_bound_of_a_scarce_plan(mixed: bool) -> None:  # noqa: FBT001
     system, plan, proof = of_scarce(mixed=mixed)
@@ -60,6 +61,7 @@ def test_the_relaxation_of_large_is_proved_without_a_solver(
     assert proof.levels[-2].bound == pytest.approx(bound, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_bound_above_what_its_multipliers_prove_is_refused() -> None:
     system, plan, proof = of_scarce(mixed=True)
     for i, level in enumerate(proof.levels):
@@ -98,6 +100,7 @@ def test_a_proof_that_is_of_another_plan_is_refused(change: dict[str, object], w
     assert open_points == []
 
 
+@pytest.mark.slow
 def test_levels_decided_by_a_policy_have_no_multipliers() -> None:
     system = scarce(mixed=True).with_options(saturation_policy="PriorityExhaustive")
     plan, proof = found(system)

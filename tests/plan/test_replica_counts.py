@@ -40,6 +40,7 @@ def suffices(replicas: int, needed: int, there: Fraction, target: Fraction) -> b
     return 1 - sum(gone) >= target
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("there", "full"), [(0.99, 0.911), (0.995, 0.95), (0.98, 1.0), (0.999, 0.85)])
 def test_both_targets_hold_from_the_stated_replicas_on(there: float, full: float) -> None:
     """Up to 120 needed replicas are tried in fractions; Chernoff's bound is below that in each case."""
@@ -66,6 +67,7 @@ def test_no_fleet_size_is_stated_where_there_is_none(there: float, full: float, 
     assert replicas_for_both(there, 0.999, full, 0.8) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "text"),
     [

@@ -17,6 +17,7 @@ def plan() -> Plan:
     return solve(load_system(document(servers, [accelerator("A")], {"A": 3})))
 
 
+@pytest.mark.slow
 def test_data_frames_have_rows_for_pools_and_unserved_servers(plan: Plan) -> None:
     frame = plan.to_dataframe()
     assert list(frame["server"]) == NAMES
@@ -32,6 +33,7 @@ def test_data_frames_have_rows_for_pools_and_unserved_servers(plan: Plan) -> Non
     assert frame["ttft_ms"].isna().tolist() == [True, False, True]
 
 
+@pytest.mark.slow
 def test_a_mixed_plan_has_a_row_for_each_pool(specs: object) -> None:
     found = solve(load_system(f"{specs}/small").with_options(heterogeneous=True))
     assert len(found.to_dataframe()) >= sum(map(len, found.allocations.values()))

@@ -42,6 +42,7 @@ def assert_true(system: System) -> None:
     assert verify(type(plan).model_validate_json(plan.to_json()), system) == []
 
 
+@pytest.mark.slow
 @given(documents, options)
 def test_plans_of_random_systems_hold_under_all_options(source: Json, chosen: dict[str, Any]) -> None:
     assert_true(load_system(source).with_options(**chosen))
@@ -55,6 +56,7 @@ def test_plans_hold_where_latencies_step(source: Json, chosen: dict[str, Any], g
     assert_true(load_system(source).with_options(**chosen))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", mostly_slow(["small", "large", "long-prompts.yaml"], 2))
 @pytest.mark.parametrize("divisor", mostly_slow([3, 1], 1))
@@ -116,6 +118,7 @@ def test_rents_below_the_tolerance_of_the_solver_are_proved() -> None:
     assert_true(system)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_plans_of_generated_systems_hold(seed: int) -> None:
     system = generate_system(40, 10, 3, seed=seed, tightness=1.0 + seed)

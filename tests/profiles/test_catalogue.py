@@ -21,6 +21,7 @@ STORED = {
 """Parameters that the published weights hold, norms and biases too."""
 
 
+@pytest.mark.few(26)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_entry_names_its_source_and_its_day(name: str) -> None:
     entry = ENTRIES[name]
@@ -30,12 +31,14 @@ def test_every_entry_names_its_source_and_its_day(name: str) -> None:
     assert entry.other_sources.keys() <= type(entry).model_json_schema()["properties"].keys()
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize("name", CATALOGUE.models)
 def test_the_sizes_of_every_model_give_its_declared_parameters(name: str) -> None:
     counted = CATALOGUE.model(name).parameters / 1e9
     assert counted == pytest.approx(CATALOGUE.models[name].parameters_b, rel=0.01)
 
 
+@pytest.mark.few(55)
 @pytest.mark.parametrize("name", CATALOGUE.models)
 def test_every_model_is_of_a_known_type_and_understood(name: str) -> None:
     facts = CATALOGUE.model(name)
@@ -95,6 +98,7 @@ def test_names_are_found_however_people_write_them(asked: str, name: str) -> Non
     assert CATALOGUE.entry(asked).name == name
 
 
+@pytest.mark.few(19)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_name_and_alias_finds_its_entry(name: str) -> None:
     for word in (name, name.upper(), *ENTRIES[name].aliases):

@@ -43,6 +43,7 @@ def test_a_window_holds_no_more_than_itself() -> None:
     assert found.memory.request_bytes(5000) == 12 * layer * 5000 + 12 * layer * 128
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_refused_with_what_would() -> None:
     with pytest.raises(SpecError) as refused:
         estimate_profile("llama-3.1-70b", "h100")

@@ -99,6 +99,7 @@ KNOWN: dict[str, dict[str, Any]] = {
 """Published config.json files (the keys that matter), by the catalogue's name of the model."""
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_config_gives_the_layers_of_the_catalogue(name: str) -> None:
     found, listed = model_of_config(KNOWN[name]), load_catalogue().model(name)
@@ -378,6 +379,7 @@ def test_all_unknown_keys_are_named_at_once() -> None:
     assert "attn_scale" not in str(other.value)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -407,6 +409,7 @@ def test_factors_of_sizes_are_not_harmless(keys: dict[str, Any]) -> None:
         facts(**keys)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", ["total_ut_steps", "loop_num", "mean_recurrence", "layer_repeats"])
 def test_keys_that_repeat_layers_are_never_offered_as_harmless(key: str) -> None:
     with pytest.raises(SpecError, match="multiplies the cache; state the sizes") as refused:
@@ -578,6 +581,7 @@ def test_a_file_or_its_folder_can_be_given(tmp_path: Path) -> None:
         read_model_config(tmp_path / "list.json")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("file", "values", "size_gb"),
     [

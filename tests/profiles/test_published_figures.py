@@ -93,6 +93,7 @@ def text() -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_the_page_states_how_near_the_figures_are() -> None:
     page = (Path(__file__).parents[2] / "docs" / "memory.md").read_text(encoding="utf-8")
     assert " ".join(text().split()) in " ".join(page.split())

@@ -235,6 +235,7 @@ def test_no_arrival_probability_is_residual_survival(scv: float) -> None:
     assert none_arrive(np.array([window]), np.array([1.0]))[0] == exp(-window)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cv", [0.3, 0.5, 1.5, 3.0])
 def test_dispersion_matches_gamma_arrivals(cv: float) -> None:
     """40,000 windows of a simulated stream, each at a random time; the half-width is below 0.05."""
@@ -251,6 +252,7 @@ def test_dispersion_matches_gamma_arrivals(cv: float) -> None:
 # --- in itself --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_are_independent_of_their_neighbours() -> None:
     together = queues(CASES)
     rates = 0.7 * together.stable_rate_rps
@@ -267,6 +269,7 @@ def test_rows_are_independent_of_their_neighbours() -> None:
         assert alone.figure(TargetMeasure("ttft", 95.0))[0] == found.figure(TargetMeasure("ttft", 95.0))[i]
 
 
+@pytest.mark.slow
 def test_latencies_grow_with_rate_percentile_and_variability() -> None:
     replica = one()
     loads = np.linspace(0.05, 0.97, 12) * float(replica.stable_rate_rps[0])
@@ -316,6 +319,7 @@ def test_maximum_rate_for_a_percentile_is_tight() -> None:
     assert (replicas.analyze(rates * 1.001).figure(measure) > limits).all()
 
 
+@pytest.mark.slow
 def test_rates_above_the_first_miss_do_not_count() -> None:
     # The interval of answers of about one token varies so much near saturation that 90 % of them are short.
     replica = one(prompt=16, answer=1, places=64)
@@ -457,6 +461,7 @@ def random_rows(count: int, seed: int) -> list[Row]:
     return rows
 
 
+@pytest.mark.slow
 def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
     replicas = queues(random_rows(400, seed=1))
     loads = np.random.default_rng(2).uniform(0.1, 0.95, 400)
@@ -467,7 +472,7 @@ def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
         )
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_judging_at_the_target_sizes_as_percentiles_do(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     replicas = queues(random_rows(300, seed=3))

@@ -33,7 +33,7 @@ def line_of(before: Stages, after: Stages, server: tuple[int, float, float, floa
     return Tandem(batches, tuple(stations), jobs)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(TANDEMS)))
 def test_tandems_match_the_reference_simulation(number: int) -> None:
     before, after, server, rate_rps, mean_ms, p95_ms = TANDEMS[number]
@@ -53,7 +53,7 @@ LINES = {
 """Servers that are simulated, each with a rate [1/ms] and a CV of arrivals."""
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_figures_match_other_random_requests(name: str) -> None:
     line, rate, cv = LINES[name]
@@ -66,7 +66,7 @@ def test_figures_match_other_random_requests(name: str) -> None:
     assert found.quantile_ms(0.99) == pytest.approx(np.quantile(latency, 0.99), rel=0.03)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_sizing_meets_the_targets_and_leaves_little(name: str) -> None:
     line, rate, cv = LINES[name]
@@ -81,6 +81,7 @@ def test_sizing_meets_the_targets_and_leaves_little(name: str) -> None:
     assert 0.98 <= found_rps / (1000 * rate) <= 1.0 + 1e-9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("cv", "load"), [(0.0, 0.5), (0.4, 0.8), (1.0, 0.6)])
 def test_single_worker_stage_matches_pollaczek_khinchine(cv: float, load: float) -> None:
     line = Tandem(BatchServer(1, 0.0, 1e-6, 0.0), (Station(BEFORE, 10.0, cv, 1),))
@@ -105,6 +106,7 @@ def test_capacity_with_jobs_is_near_the_reference_simulation(
     assert 0.97 * simulated_rps <= 1000 * saturation_rate(line) <= 1.01 * simulated_rps
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_capacity_with_jobs_is_at_most_that_of_other_requests(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -62,7 +62,7 @@ def values(functions: Family, ends: FloatArray) -> FloatArray:
     return found
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", mostly_slow(WIDTHS, 2))
 @pytest.mark.parametrize("name", FORMULAS)
 def test_brackets_match_scipy_bitwise(name: str, width: float) -> None:

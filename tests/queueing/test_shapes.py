@@ -50,6 +50,7 @@ def latencies(item: Replica, rate_rps: float) -> Latencies:
 MIX = (shape("chat", 0.9, 500, 200, outTokensCV=0), shape("docs", 0.1, 30_000, 300, outTokensCV=0))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("prompt", [700.0, 30_000.0])
 @pytest.mark.parametrize("scheduler", ["chunked", "prefill-first"])
 def test_one_shape_equals_its_mean_and_coefficient(prompt: float, scheduler: str) -> None:
@@ -123,6 +124,7 @@ def test_prefix_hits_match_the_project_s_simulator() -> None:
     assert closed.quantile("itl", 0.95)[0] == pytest.approx(found.p95_itl_ms, rel=0.12)
 
 
+@pytest.mark.slow
 def test_hits_and_stored_once_raise_the_rate() -> None:
     def largest(**prefix: Any) -> float:
         item = replica(shape("a", 1, 8000, 200, **prefix))

@@ -56,6 +56,7 @@ def test_approximation_is_near_the_simulator() -> None:
     assert np.quantile(errors["p99_ms"], 0.8) < 0.25
 
 
+@pytest.mark.slow
 def test_unstable_cards_are_refused_and_grow_when_simulated() -> None:
     # Each is stable by its utilisation; the fill is at least 1.2, so that queues visibly grow.
     rng, refused = np.random.default_rng(11), 0

@@ -65,6 +65,7 @@ def test_worked_case_b() -> None:
 # --- against the oracle -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(machine=GROWING, ttft_share=SHARES, itl_share=SHARES)
 def test_maximum_rate_matches_the_oracle(machine: Machine, ttft_share: float, itl_share: float) -> None:
     ttft, itl = between(machine, ttft_share, itl_share)
@@ -167,7 +168,7 @@ def test_ttft_decides_if_constant_itl_just_meets_its_target(batch: int) -> None:
         assert size(machine, ttft=500, itl=target).max_rate_rps[0] == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "tokens", [(0, 2), (1, 2), (100_000, 1), (100_000, 2), (100_000, 100_000), (1, 100_000)]
 )
@@ -186,6 +187,7 @@ def test_extreme_inputs_are_sized_quickly(tokens: tuple[int, int], batch: int) -
 # --- many rows --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_sizing_is_bitwise_independent_of_other_rows(data: st.DataObject) -> None:
     laws: st.SearchStrategy[Linear | Iteration] = data.draw(st.sampled_from([LINEAR, ITERATION]))

@@ -109,6 +109,7 @@ def test_mixed_plans_show_metrics_of_both_kinds() -> None:
     assert rows["batches"]["statistic"] in {"mean", "p50", "p99"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 def test_tables_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch, *, mixed: bool) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -175,6 +176,7 @@ def test_a_report_shows_targets_of_both_kinds() -> None:
     assert " latency simulated [ms] |" in simulated
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_report_leave_out_what_has_no_tokens() -> None:
     alone, both = (
         {row["server"]: row for row in csv_rows(page_of(system, "csv"))}

@@ -29,6 +29,7 @@ def moved_load(specs: Path) -> Comparison:
     return compare(sample, vary_loads(sample, np.random.default_rng(7)), transition=True)
 
 
+@pytest.mark.slow
 def test_no_line_is_wider_than_a_terminal_of_eighty_columns(
     scarcity: Comparison, moved_load: Comparison, specs: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_every_class_and_server_and_type_has_its_row(scarcity: Comparison) -> No
         assert text.count(f" {item.server} ") == 2
 
 
+@pytest.mark.slow
 def test_loads_are_shown_only_if_they_change(scarcity: Comparison, specs: Path) -> None:
     sample = load_system(specs / "small")
     text = told(compare(sample, sample.with_load("Premium-llama_70b", out_tokens=900), transition=True))
@@ -155,6 +157,7 @@ def test_names_that_steer_a_terminal_and_long_labels_do_no_harm() -> None:
     assert "x…" in text.split("Replicas by server")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, 8))
 def test_whatever_is_compared_is_told(seed: int) -> None:
     rng = random.Random(seed)

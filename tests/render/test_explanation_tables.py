@@ -51,6 +51,7 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
     assert factor_text(factor) == text
 
 
+@pytest.mark.slow
 def test_overview_names_pool_limit_headroom_alternative() -> None:
     text = told(explain(two_servers()))
     assert "All 2 servers served in full" in text
@@ -60,6 +61,7 @@ def test_overview_names_pool_limit_headroom_alternative() -> None:
     assert "Every number is the difference between two plans that are proved optimal." in text
 
 
+@pytest.mark.slow
 def test_a_limit_shows_its_step_in_its_unit() -> None:
     explanation = explain(two_servers())
     limit = LimitExplanation(
@@ -100,6 +102,7 @@ def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
     assert "one target: gold/m ITL 12 -> 12." in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("units", "policy", "share"), [(1, "PriorityExhaustive", "50% -> 100%"), (1, "None", "0% -> 100%")]
 )
@@ -148,6 +151,7 @@ def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     found = explain(two_servers())
     assert "found in time" not in told(found)
@@ -235,6 +239,7 @@ def test_where_moving_has_a_price_cost_and_value_are_both_given() -> None:
     assert "-0.50 (value +1.55)" in text  # 10 - 10.5 and 0.1 x (10 + 10.5) for the move
 
 
+@pytest.mark.slow
 def test_mixed_pools_stand_one_below_the_other() -> None:
     source = two_servers(1).with_options(heterogeneous=True).with_capacity({"A0": 3, "A1": 2})
     found = explain(source)
@@ -277,6 +282,7 @@ def test_an_explanation_fits_a_terminal_of_eighty_columns(spec: str, name: str |
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
+@pytest.mark.slow
 def test_explanation_of_a_scarce_fleet_fits_80_columns() -> None:
     text = told(explain(generate_system(8, 8, 4, seed=1, tightness=3.0)), wide=False)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
@@ -296,6 +302,7 @@ def test_less_service_says_how_much_of_which_priority() -> None:
     assert "the plan would serve less of priority 2 (-450 req/min)" in " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_a_relaxed_target_says_how_much_more_is_served() -> None:
     source = document(
         [server("a", 900.0)], [accelerator("A0")], {"A0": 3}, classes=[service_class("gold", 1, itl=12)]

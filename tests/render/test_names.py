@@ -11,6 +11,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @given(
     names=st.lists(
         st.one_of(

@@ -86,6 +86,7 @@ def rows(markdown: str, title: str) -> list[list[str]]:
     return [[cell.strip().replace("\\", "") for cell in line] for line in lines[2:]]
 
 
+@pytest.mark.slow
 def test_every_section_is_there_and_linked(page: str) -> None:
     found = Page(page)
     assert found.ids == COMPLETE
@@ -110,6 +111,7 @@ def test_page_is_self_contained_with_one_script(page: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_page_has_its_pictures_and_is_the_same_every_time(
     page: str, report: Report, small: System
 ) -> None:
@@ -123,6 +125,7 @@ def test_the_page_has_its_pictures_and_is_the_same_every_time(
     assert not re.search(r"20\d\d-\d\d-\d\d", page)
 
 
+@pytest.mark.slow
 def test_the_tables_say_what_the_plan_says(report: Report, small: System) -> None:
     text = render_report(report, small, "markdown")
     plan = solve(small)
@@ -154,6 +157,7 @@ def test_a_report_states_each_target_with_its_value_and_share(report: Report, sm
         assert f"{pool.ttft_ms:,.0f} of {target.ttft_ms:,g} ms" in shown[name][3]
 
 
+@pytest.mark.slow
 def test_the_comparison_adds_up(report: Report, small: System) -> None:
     page = render_report(report, small, "markdown")
     classes, servers = (
@@ -201,6 +205,7 @@ def test_the_csv_has_every_pool_with_every_digit(report: Report, small: System) 
 NAMES = ["<script>alert(1)</script>", "a|b", "*x* `y` [z](javascript:1)", "&amp; \x07 ＡＩ"]
 
 
+@pytest.mark.slow
 def test_names_are_escaped_everywhere() -> None:
     source = {
         "accelerators": [accelerator('<img src="x" onerror="1">')],
@@ -234,6 +239,7 @@ def one_server(name: str) -> System:
     return load_system(document([server(name)], [accelerator("A")], {"A": 9}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["_x_", "a_b", "__x__", "~~x~~", "http://x.y/z", "*x*", "![x](y)", "&amp;", "`x`"]
 )
@@ -247,6 +253,7 @@ def test_markdown_shows_a_name_as_it_is(name: str) -> None:
     assert "a\\_b" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -271,6 +278,7 @@ def edge(**changes: Any) -> System:
     return load_system(source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -310,6 +318,7 @@ def scarce() -> System:
     return load_system(source)
 
 
+@pytest.mark.slow
 def test_servers_that_are_not_served_stand_out() -> None:
     system = scarce()
     report = make_report(system)
@@ -332,6 +341,7 @@ def test_servers_that_are_not_served_stand_out() -> None:
     assert (table["big"]["replicas"], table["big"]["class"]) == ("0", "gold")
 
 
+@pytest.mark.slow
 def test_power_is_shown_per_pool_and_per_card() -> None:
     system = scarce()
     report = make_report(system)
@@ -349,6 +359,7 @@ def test_power_is_shown_per_pool_and_per_card() -> None:
     assert "power" not in report.to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("percentile", "words"), [({}, "% ITL "), ({"percentile": 95}, "% p95 ITL ")])
 def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: str) -> None:
     classes = [service_class("gold", itl=60, ttft=3000)]
@@ -365,12 +376,14 @@ def test_latencies_are_called_what_they_are(percentile: dict[str, int], words: s
     assert "Figures in steady state, by the queue model continuous; costs in cents/h." in page
 
 
+@pytest.mark.slow
 def test_an_unlimited_report_compares_the_same_two_plans(small: System, report: Report) -> None:
     other = make_report(small, unlimited=True)
     assert other.comparison == report.comparison
     assert "with any number of cards" in render_report(other, small, "markdown")
 
 
+@pytest.mark.slow
 def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(small: System, report: Report) -> None:
     origin = PageMetadata("1.2.3", "<b>fleet", "2026-11-22")
     page = render_report(report, small, "html", origin)
@@ -409,6 +422,7 @@ def test_a_report_starts_with_a_memo_that_stands_alone(specs: Path, grown: str) 
     assert "Less than 5% of a target is left: " in grown
 
 
+@pytest.mark.slow
 def test_a_report_states_growth_reasons_and_prices(specs: Path, grown: str) -> None:
     """Costs and repairs at 50 % more load are those of sweep and explain."""
     system = load_system(specs / "gpus.yaml")
@@ -452,6 +466,7 @@ def test_requests_without_tokens_have_no_lengths(specs: Path) -> None:
     assert ["-", "-"] in [row[6:8] for row in rows(mixed, "Assignment")]
 
 
+@pytest.mark.slow
 def test_a_report_of_a_greedy_plan_has_no_reasons(specs: Path) -> None:
     report = make_report(load_system(specs / "gpus.yaml"), milp_solver=False)
     assert report.explanation is None
@@ -473,6 +488,7 @@ def test_risks_state_errors_and_ranges_of_measured_times() -> None:
     assert "Outside the measured range: s on A: prompts of" in risks
 
 
+@pytest.mark.slow
 def test_measured_token_times_need_no_measurement(specs: Path) -> None:
     system = load_system(specs / "chat.yaml")
     assert "Measure first" not in render_report(make_report(system), system, "markdown")

@@ -128,6 +128,7 @@ def texts(svg: bytes) -> list[str]:
     return ["".join(node.itertext()) for node in ET.fromstring(svg).iter(f"{SVG}text")]  # noqa: S314
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SHOWN)
 def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: dict[str, Figure]) -> None:
     figure = figures[kind]
@@ -150,6 +151,7 @@ def test_a_drawn_figure_says_its_title_axes_units_and_names(kind: str, figures: 
     assert "nan" not in whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", mostly_slow([*SHOWN, *LARGEST, "mixed", "wide", "wide-cost", "large-numbers"], 10)
 )
@@ -179,6 +181,7 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, drawn: Draw
         assert not len(others), f"{text!r} stands on {boxes[others[0]][0]!r}"
 
 
+@pytest.mark.slow
 def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
     shades: dict[str, set[str]] = {}
     full: dict[str, set[str]] = {}
@@ -201,6 +204,7 @@ def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
     assert full == {name: {colours[name]} for name in full}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["types", "targets", "cost", "latency"])
 def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
     figure = make_figure(large, kind, server=None if kind in PLAN_FIGURES else "Premium-llama_70b")
@@ -268,6 +272,7 @@ def test_a_number_too_small_to_matter_is_not_written_out() -> None:
     assert sorted(said) == sorted(["t", "p", "c", *"01234", "0", "<0.01", "<0.01", "0.01", "12.3"])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("value", "share"), [(6e-10, 0), (0.009, 0.09), (0.5, 1), (0, 0)])
 def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: float) -> None:
     panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
@@ -303,6 +308,7 @@ def _undrawn_ticks(axes: Axes) -> set[Text]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", mostly_slow(["pdf", "svg", "png"], 2))
 def test_the_same_figure_is_the_same_bytes(file_format: plots.Format, figures: dict[str, Figure]) -> None:
     for kind in ("types", "latency") if file_format == "svg" else ("latency",):
@@ -360,6 +366,7 @@ def test_an_empty_figure_is_its_words() -> None:
     assert texts(draw(figure, "svg")) == ["Occupancy: s", "Nothing to show: s is idle"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "panel",
     [
@@ -378,6 +385,7 @@ def test_a_panel_with_little_or_nothing_in_it_is_drawn(panel: CurvePanel | BarPa
     assert "t" in texts(draw(Figure(title="f", panels=(panel,)), "svg"))
 
 
+@pytest.mark.slow
 def test_drawing_is_thread_safe_and_keeps_library_settings(figures: dict[str, Figure]) -> None:
     import matplotlib as mpl
 

@@ -23,6 +23,7 @@ def test_a_cost_figure_compares_costs_in_one_unit(specs: Path) -> None:
     assert {series.name for series in panel.series} == {"A100", "H100", "H200"}
 
 
+@pytest.mark.slow
 def test_an_empty_figure_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], specs: Path) -> None:
     path = tmp_path / "x.svg"
     words = ["plot", "nodes", str(specs / "queue-servers"), "-o", str(path)]
@@ -39,6 +40,7 @@ def test_types_never_share_a_colour() -> None:
     assert type_colours(names[:3])["eu-H100"] == colours["eu-H100"]
 
 
+@pytest.mark.slow
 def test_largest_load_of_an_estimate_is_that_of_size() -> None:
     numbers = EstimateNumbers(estimate_profile("llama-3.1-8b", "H100"))
     replica = estimate_replica("llama-3.1-8b", "H100", Deployment(), {}, end="upper").replica

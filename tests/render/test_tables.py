@@ -204,6 +204,7 @@ def named_long() -> System:
     return load_system(source)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [None, 60, 80, 100, 130])
 def test_tables_fit_and_names_stay_different(width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if width:
@@ -240,6 +241,7 @@ def test_what_is_left_out_is_said_and_wide_shows_it() -> None:
         assert [line for line in wide if name in line]
 
 
+@pytest.mark.slow
 def test_the_most_important_columns_stay_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     system = named_long()
     plan = solve(system)

@@ -347,6 +347,7 @@ def check_changes(text: str, one: Facts, two: Facts) -> None:
     assert (int(match[1]), int(match[2])) == (sum(expected.values()), len(set(one.names) | set(two.names)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow([*range(25), *range(1000, 2000)], 1))
 def test_sentences_of_comparisons_are_true(seed: int) -> None:
     for found, one, two in comparisons(random.Random(seed)):
@@ -468,6 +469,7 @@ def check_one_server(text: str, name: str, facts: Facts) -> None:
 # --- reports ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow([*range(15), *range(1000, 1500)], 1))
 def test_sentences_of_reports_are_true(seed: int) -> None:
     system = load_system(random_fleet(random.Random(seed)))

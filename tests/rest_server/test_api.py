@@ -42,6 +42,7 @@ def planned(source: Json, **options: Any) -> str:
 # --- plan ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(source=documents)
 def test_a_plan_is_byte_for_byte_the_librarys(service: TestClient, source: Json) -> None:
@@ -57,6 +58,7 @@ def test_a_body_may_have_any_content_type(service: TestClient) -> None:
         assert service.post("/v1/plan", content=body, headers=headers).text == planned(small())
 
 
+@pytest.mark.slow
 def test_a_policy_of_the_query_serves_in_part(service: TestClient) -> None:
     scarce = document([server("a", 5000.0)], [accelerator("A")], {"A": 3})
     answer = service.post("/v1/plan?saturation=RoundRobin", json=scarce)
@@ -111,6 +113,7 @@ def test_the_time_of_each_stage_stands_in_a_header(service: TestClient) -> None:
         assert f"{stage};dur=" in timing
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("source", [{"servers": []}, {"servers": None}, small() | {"servers": []}])
 def test_an_empty_system_has_an_empty_plan_on_every_route(service: TestClient, source: Json) -> None:
     plan = service.post("/v1/plan", json=source)
@@ -276,6 +279,7 @@ def test_numbers_that_are_not_finite(service: TestClient, path: str, value: str)
     refused(service.post(f"/v1/{path}", content=text.encode()), 422, "count[0].count")
 
 
+@pytest.mark.few(22)
 @pytest.mark.parametrize("path", ["plan", "candidates", "analyze", "size"])
 @pytest.mark.parametrize(
     ("body", "place"),
@@ -320,6 +324,7 @@ def operations() -> list[tuple[str, str, Json]]:
     ]
 
 
+@pytest.mark.slow
 def test_broken_json_gets_the_documented_answer_on_every_route(
     operations: list[tuple[str, str, Json]],
 ) -> None:
@@ -334,6 +339,7 @@ def test_broken_json_gets_the_documented_answer_on_every_route(
                 assert answer.json()["path"] == "body"
 
 
+@pytest.mark.slow
 def test_errors_have_one_schema_with_a_name(operations: list[tuple[str, str, Json]]) -> None:
     """Generators name a type after each schema in place, and stop at the second of a name."""
     named = {"$ref": "#/components/schemas/Problem"}
@@ -389,6 +395,7 @@ def test_operations_have_names_of_their_own(operations: list[tuple[str, str, Jso
     assert {"plan_system", "plan_loads", "explain_fleet", "list_service_classes", "read_plan"} <= set(names)
 
 
+@pytest.mark.slow
 def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     own = {path for path in paths if path.startswith("/v1/")}
@@ -400,6 +407,7 @@ def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     assert service.post("/v1/loads", json={}).status_code == 404
 
 
+@pytest.mark.slow
 def test_every_route_refuses_an_unknown_query_parameter(operations: list[tuple[str, str, Json]]) -> None:
     assert len(operations) > 40
     with client(stateful=True) as found:

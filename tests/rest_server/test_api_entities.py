@@ -82,6 +82,7 @@ def whole(model: Any, body: Json) -> Json:
 # --- entities ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @each_kind
 def test_an_entity_is_added_read_replaced_listed_and_deleted(service: TestClient, kind: Kind) -> None:
     added = service.put(f"/v1/{kind.path}", json=kind.body)
@@ -101,6 +102,7 @@ def test_an_entity_is_added_read_replaced_listed_and_deleted(service: TestClient
     assert service.get(f"/v1/{kind.listing}").json() == {kind.section: []}
 
 
+@pytest.mark.few(3)
 @each_kind
 def test_what_is_not_there_is_not_found(service: TestClient, kind: Kind) -> None:
     for method in ("GET", "DELETE"):
@@ -108,6 +110,7 @@ def test_what_is_not_there_is_not_found(service: TestClient, kind: Kind) -> None
     assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"run-0"'
 
 
+@pytest.mark.few(3)
 @each_kind
 def test_the_name_may_be_left_to_the_path_but_not_contradict_it(service: TestClient, kind: Kind) -> None:
     names = {"models": {"name", "acc"}, "capacity": {"type"}}.get(kind.listing, {"name"})
@@ -136,6 +139,7 @@ def test_a_write_for_another_revision_is_refused_without_effect(service: TestCli
     assert service.get(f"/v1/{kind.listing}").json() == {kind.section: []}
 
 
+@pytest.mark.few(2)
 @each_kind
 def test_a_document_that_is_wrong_changes_nothing(service: TestClient, kind: Kind) -> None:
     unknown = json.dumps(kind.body | {"colour": 1}).encode()
@@ -170,6 +174,7 @@ def test_a_value_that_is_wrong_is_named(service: TestClient, path: str, text: st
     assert service.get("/v1/optimizer").headers["etag"] == '"run-0"'
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     ["meta/llama", "a b", "ü/ö", "100%", "?", "#", "x" * 253, ".hidden", "a//b", "+", "x\n", "\nx", "x\ny"],
@@ -266,6 +271,7 @@ def test_loads_make_two_revisions_and_can_be_sent_again(service: TestClient) -> 
     assert (again.text, revision_of(again)) == (first.text, before + 4)
 
 
+@pytest.mark.slow
 def test_loads_remain_if_planning_fails(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/rest.md and OpenAPI both say."""
     fleet(service)
@@ -308,6 +314,7 @@ def test_a_fleet_whose_last_server_leaves_gets_an_empty_plan(service: TestClient
     assert service.get("/v1/plan").json()["allocations"] == {}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -335,6 +342,7 @@ def test_a_snapshot_that_is_wrong_anywhere_changes_nothing(
     refused(service.get("/v1/plan"), 404, "no plan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [{"avgOutTokens": 0}, {"avgOutTokens": 0.0, "avgInTokens": 9}])
 def test_an_output_length_of_zero_leaves_the_last_one(service: TestClient, length: Json) -> None:
     fleet(service)
@@ -353,6 +361,7 @@ def test_an_output_length_of_zero_leaves_the_last_one(service: TestClient, lengt
     assert service.get("/v1/servers/s").json()["currentAlloc"]["load"] == before | kept
 
 
+@pytest.mark.slow
 def test_a_server_of_unknown_output_length_gets_a_replica(
     service: TestClient,
 ) -> None:
@@ -436,6 +445,7 @@ def test_loads_for_another_revision_are_refused(service: TestClient) -> None:
     assert service.post("/v1/loads", json={}, headers={"If-Match": tag}).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_last_plan_is_kept_with_its_age_and_revision(service: TestClient) -> None:
     fleet(service)
     refused(service.get("/v1/plan"), 404, "no plan")
@@ -464,6 +474,7 @@ def test_planning_a_document_leaves_the_fleet_alone(service: TestClient) -> None
     refused(service.get("/v1/plan"), 404, "no plan")
 
 
+@pytest.mark.slow
 def test_a_plan_is_carried_out(service: TestClient) -> None:
     source = fleet(service)
     plan = solve(load_system(source))
@@ -480,6 +491,7 @@ def test_a_plan_is_carried_out(service: TestClient) -> None:
     assert again["allocations"] == json.loads(plan.to_json())["allocations"]
 
 
+@pytest.mark.slow
 def test_a_mixed_plan_is_carried_out(service: TestClient, specs: Path) -> None:
     source = load_system(specs / "small").with_options(heterogeneous=True).to_spec()
     fleet(service, json.loads(source.model_dump_json(by_alias=True)))
@@ -491,6 +503,7 @@ def test_a_mixed_plan_is_carried_out(service: TestClient, specs: Path) -> None:
     assert again["allocations"] == plan["allocations"]
 
 
+@pytest.mark.slow
 def test_reported_pools_of_a_mixed_fleet_all_run(service: TestClient) -> None:
     reported = {"A": {"ready": 2}, "B": {"ready": 1, "pending": 1}}
     for mixed in (False, True):

@@ -38,6 +38,7 @@ def scarce() -> Json:
 # --- compare -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_systems_plans_or_options_are_compared(service: TestClient) -> None:
     first, second = load_system(scarce()), load_system(scarce() | {"count": [{"type": "B", "count": 9}]})
     plan = solve(second)
@@ -98,6 +99,7 @@ def test_an_unknown_server_is_refused_with_the_known_ones(service: TestClient) -
     assert refused(answer, 422, "s, t")["path"] == "server"
 
 
+@pytest.mark.slow
 def test_a_report_is_the_librarys_in_every_format(service: TestClient) -> None:
     system = load_system(scarce())
     report = make_report(system)
@@ -109,6 +111,7 @@ def test_a_report_is_the_librarys_in_every_format(service: TestClient) -> None:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
+@pytest.mark.slow
 def test_a_figure_is_the_librarys_picture(service: TestClient) -> None:
     system = load_system(scarce())
     figure = make_figure(system, "latency", server="s")
@@ -135,6 +138,7 @@ def test_studies_run_in_processes_of_their_own() -> None:
     assert page == render_report(make_report(system), system, "html")
 
 
+@pytest.mark.slow
 def test_a_study_that_takes_too_long_is_ended() -> None:
     slow = document([server(f"s{i}") for i in range(300)], [accelerator("A")], {"A": 100})
     slow["models"][0]["maxBatchSize"] = 2048

@@ -43,6 +43,7 @@ def test_the_reference_s_wire_refuses_units(service: TestClient) -> None:
     assert service.post("/optimizeOne", json=small()).status_code == 200
 
 
+@pytest.mark.slow
 def test_v1_plans_with_estimates_and_marks_them(service: TestClient) -> None:
     answer = service.post("/v1/plan", json=estimated(), params={"estimates": "middle"})
     assert answer.status_code == 200

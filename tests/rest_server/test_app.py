@@ -21,6 +21,7 @@ from rest_server.errors import field_path
 from rest_server.settings import Settings, load_settings
 
 
+@pytest.mark.slow
 def test_the_program_serves_logs_json_and_ends_well() -> None:
     with as_a_program(INFERPLAN_SOLVER_PROCESSES="1") as here, ThreadPoolExecutor(1) as client:
         here.until_ready()
@@ -148,6 +149,7 @@ def test_other_addresses_need_keys_or_the_word_of_the_user(host: str, tmp_path: 
     Settings(host=host, api_key_files=(tmp_path,)).check()
 
 
+@pytest.mark.slow
 def test_unknown_paths_and_methods_answer_as_the_reference_does() -> None:
     with in_a_thread() as here:
         for method, path in (("GET", "/nope"), ("DELETE", "/getServers"), ("GET", "/getServers//")):
@@ -194,6 +196,7 @@ def test_the_path_is_what_a_message_begins_with(message: str, path: str | None) 
     assert field_path(message) == path
 
 
+@pytest.mark.slow
 def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[FastAPI] = []
     real = FastAPI.openapi
@@ -239,6 +242,7 @@ def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
         assert isinstance(lost.exception(), OSError | http.client.HTTPException)
 
 
+@pytest.mark.slow
 def test_an_application_can_live_again() -> None:
     app = create_app(Settings(solver_processes=0))
     for _ in range(2):

@@ -152,6 +152,7 @@ def talk(port: int, text: bytes) -> bytes:
         return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_length_with_chunks_is_400_and_smuggling_fails(order: int) -> None:
     lengths = [b"Content-Length: 4", b"Transfer-Encoding: chunked"][::order]
@@ -220,6 +221,7 @@ def test_dns_rebinding_reaches_nothing(service: TestClient, host: str, status: i
     assert service.get("/healthz", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "host", "status"),
     [

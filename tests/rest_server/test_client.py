@@ -78,6 +78,7 @@ def client(service: Service) -> Iterator[Client]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_plan_matches_the_library_for_every_kind_of_source(client: Client, tmp_path: Path) -> None:
     system = load_system(SOURCE)
     path = tmp_path / "system.json"
@@ -88,6 +89,7 @@ def test_a_plan_matches_the_library_for_every_kind_of_source(client: Client, tmp
     assert client.plan(SOURCE, options) == solve(system.with_options(unlimited=True, milp_solver=False))
 
 
+@pytest.mark.slow
 def test_every_question_has_its_typed_answer(client: Client) -> None:
     assert {item.accelerator for item in client.candidates(SOURCE).candidates} == {"A", "B"}
     chosen = client.candidates(SOURCE, SizingOptions(batch_sizing="optimal")).candidates
@@ -132,6 +134,7 @@ def test_what_is_simulated_and_repaired_is_that_of_the_library(client: Client) -
     assert report.simulation is not None
 
 
+@pytest.mark.slow
 def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
     spec = load_system(SOURCE).to_spec()
     for section in (spec.accelerators, spec.models, spec.service_classes, spec.servers, spec.count):

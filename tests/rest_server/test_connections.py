@@ -59,6 +59,7 @@ def test_a_connection_without_a_request_is_closed_in_time(monkeypatch: pytest.Mo
         assert time.monotonic() - begin >= 0.3
 
 
+@pytest.mark.slow
 def test_requests_one_after_the_other_keep_their_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_S", PATIENCE_S)
     with in_a_thread() as here, connected(here.port) as connection:

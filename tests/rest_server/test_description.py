@@ -47,6 +47,7 @@ def test_programs_are_told_where_things_are(client: TestClient) -> None:
     assert answer.headers["vary"] == "Accept"
 
 
+@pytest.mark.slow
 def test_json_answers_have_examples() -> None:
     paths = create_app(Settings(stateful=True)).openapi()["paths"]
     lacking = {
@@ -119,6 +120,7 @@ def test_the_description_requires_a_key_where_the_service_does(client: TestClien
         assert bool(needed) == (client.request(method, path).status_code == 401), (method, path)
 
 
+@pytest.mark.slow
 def test_without_keys_the_description_asks_for_none() -> None:
     document = create_app(Settings(stateful=True)).openapi()
     assert "security" not in document

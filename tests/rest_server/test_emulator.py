@@ -71,6 +71,7 @@ def test_chat_counts_parts_and_streams_deltas(fleet: Emulator) -> None:
     assert last["usage"]["completion_tokens"] == 3
 
 
+@pytest.mark.slow
 def test_stop_string_and_natural_end_stop_early(fleet: Emulator) -> None:
     answer = fleet.ask("/v1/completions", asked(200, stop=["a"])).json
     (choice,) = answer["choices"]
@@ -141,6 +142,7 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
     assert after["vllm:num_requests_running"] == after["vllm:prefix_cache_hits_total"] == 0
 
 
+@pytest.mark.slow
 def test_router_counts_as_the_gateway_of_llm_d(fleet: Emulator) -> None:
     def found() -> dict[str, float]:
         lines = [line for line in fleet.ask("/metrics").text.splitlines() if line.startswith("llm_d_epp_")]
@@ -180,6 +182,7 @@ def test_full_replica_rejects_in_both_ways(fleet: Emulator) -> None:
     assert samples(fleet, url)["vllm:admission_rejections_total"] == before + 2
 
 
+@pytest.mark.slow
 def test_router_takes_a_replica_with_room(fleet: Emulator) -> None:
     with ThreadPoolExecutor(5) as pool:
         sent = [pool.submit(fleet.ask, "/v1/completions", asked(60)) for _ in range(5)]
@@ -198,6 +201,7 @@ def test_client_that_hangs_up_frees_its_slot(fleet: Emulator) -> None:
     until(lambda: samples(fleet, url)["vllm:num_requests_running"] == 0)
 
 
+@pytest.mark.slow
 def test_batch_server_answers_together_and_rejects(fleet: Emulator) -> None:
     (replica,) = fleet.replicas_of("eyes")
     assert fleet.ask("/health_check", url=replica["url"]).json["status"] == "ready"
@@ -287,6 +291,7 @@ def test_prometheus_discovers_every_replica(fleet: Emulator) -> None:
     assert {one["labels"]["server"] for one in targets} == {"eyes", "talk"}
 
 
+@pytest.mark.slow
 def test_stopped_emulator_leaves_no_port(fleet_document: Path) -> None:
     with emulated(fleet_document) as fleet:
         urls = [fleet.url, *(one["url"] for one in fleet.replicas)]
@@ -295,6 +300,7 @@ def test_stopped_emulator_leaves_no_port(fleet_document: Path) -> None:
             fleet.ask("/health", url=url)
 
 
+@pytest.mark.slow
 def test_openai_client_reads_answers_and_streams(fleet: Emulator) -> None:
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{fleet.url}/v1", api_key="none", max_retries=0)

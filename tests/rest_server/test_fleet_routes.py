@@ -62,6 +62,7 @@ def test_an_accelerator_without_a_type_is_exported_with_one(service: TestClient)
     assert card == {"name": "plain", "type": "plain", "cost": 4.0}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("question", "query"),
     mostly_slow([
@@ -89,6 +90,7 @@ def test_a_fleet_question_is_described_as_for_its_document(service: TestClient, 
     assert held == given
 
 
+@pytest.mark.slow
 def test_the_fleet_is_compared_with_another_side(service: TestClient) -> None:
     service.put("/v1/fleet", json=source())
     other = source("s", "t", "u")
@@ -126,6 +128,7 @@ def number(service: TestClient) -> tuple[int, bool, str]:
     return found["desiredReplicas"], found["held"], found["reason"]
 
 
+@pytest.mark.slow
 def test_rules_hold_what_is_desired_and_go_on_after_a_restart(tmp_path: Path) -> None:
     rules, state = tmp_path / "rules.json", tmp_path / "fleet.db"
     rules.write_text(json.dumps({"scaleDownWindow": 300, "holdMissingLoad": True}))
@@ -162,6 +165,7 @@ def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
         assert step["arrivalRateRpm"] == 9000
 
 
+@pytest.mark.slow
 def test_noise_of_queues_and_versions_is_not_planned_for() -> None:
     servers = [
         server("a", 2000.0, sharedQueue="q"),

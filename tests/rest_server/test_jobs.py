@@ -138,6 +138,7 @@ def test_jobs_of_a_killed_worker_are_done_once(fleet: Emulator, store: Store) ->
     assert 'inferplan_job_leases_lost_total{reason="expired"}' in fleet.ask("/metrics").text
 
 
+@pytest.mark.slow
 def test_worker_drops_a_job_that_another_one_has(fleet: Emulator, store: Store) -> None:
     store.delay_s = 1.0
     submit(fleet, store, ["late"])
@@ -155,6 +156,7 @@ def test_worker_drops_a_job_that_another_one_has(fleet: Emulator, store: Store) 
     assert lines(slow) == []
 
 
+@pytest.mark.slow
 def test_failed_jobs_are_put_aside(fleet: Emulator) -> None:
     job = {"id": "wrong", "max_attempts": 2, "input": {"server": "nobody"}}
     fleet.ask(JOBS, job)
@@ -165,6 +167,7 @@ def test_failed_jobs_are_put_aside(fleet: Emulator) -> None:
     assert [text.partition(":")[0] for text in dead["wrong"]["history"]] == ["attempt 1", "attempt 2"]
 
 
+@pytest.mark.slow
 def test_job_whose_download_hangs_fails_in_time(fleet: Emulator, store: Store) -> None:
     store.delay_s = 3.0
     submit(fleet, store, ["hangs"])
@@ -219,6 +222,7 @@ class _Failing(BaseHTTPRequestHandler):
         """Write nothing."""
 
 
+@pytest.mark.slow
 def test_worker_does_not_end_while_a_job_waits_again() -> None:
     """A job that fails while the worker asks for more waits for its next attempt."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Failing) as queue:
@@ -272,6 +276,7 @@ def test_wrong_requests_are_refused(
     assert text in answer.json["error"]["message"]
 
 
+@pytest.mark.slow
 def test_worker_names_what_is_wrong(fleet: Emulator) -> None:
     for url, text in (("ftp://x", "must look like"), (f"{fleet.replicas[0]['url']}", "no job queue answers")):
         with forked("work", url) as found:

@@ -95,6 +95,7 @@ def check_fleet(here: Watched, acknowledged: list[int]) -> None:
         acknowledged[writer] = min(values)
 
 
+@pytest.mark.slow
 def test_the_last_plan_and_its_age_go_on_after_a_kill(serve: Services) -> None:
     with serve() as here:
         assert here.ask("PUT", "/v1/fleet", system(one_server("s"))).status == 200

@@ -140,6 +140,7 @@ def test_get_and_list_say_that_this_is_a_stand_in(fleet: Emulator, client: Any) 
         list(client.list(Deployment, labels={"inferno.server.name": operators.not_equal("talk")}))
 
 
+@pytest.mark.slow
 def test_a_replica_on_several_nodes_is_a_leader_worker_set(client: Any) -> None:
     (found,) = (item.to_dict() for item in client.list(LeaderWorkerSet))
     assert (found["metadata"]["name"], found["spec"]["leaderWorkerTemplate"]["size"]) == (THINK, 2)
@@ -153,6 +154,7 @@ def test_a_replica_on_several_nodes_is_a_leader_worker_set(client: Any) -> None:
     assert len(pods) == 2  # leader and worker
 
 
+@pytest.mark.slow
 def test_scale_is_patched_and_applied(client: Any) -> None:
     found = client.patch(Deployment.Scale, TALK, {"spec": {"replicas": 2}}, patch_type=PatchType.MERGE)
     assert found.spec.replicas == 2
@@ -217,6 +219,7 @@ def test_a_whole_deployment_is_replaced(client: Any) -> None:
     until(replaced)
 
 
+@pytest.mark.slow
 def test_a_watch_shows_every_step_of_a_start(fleet: Emulator, client: Any) -> None:
     with watching(fleet, client, Deployment, listed_version(client, Deployment)) as watcher:
         apply(client, Deployment, TALK, 2, force=True)
@@ -248,6 +251,7 @@ def test_an_expired_watch_begins_anew(fleet: Emulator, client: Any) -> None:
         assert (error.status.code, error.status.reason) == (410, "Expired")
 
 
+@pytest.mark.slow
 def test_a_watch_ends_after_its_time(fleet: Emulator) -> None:
     begun_s = time.monotonic()
     lines = fleet.ask(f"{DEPLOYMENTS}?watch=true&timeoutSeconds=1").text
@@ -268,6 +272,7 @@ def unscheduled(client: Any) -> list[Any]:
     return [item for item in client.list(Pod) if item.status.phase == "Pending"]
 
 
+@pytest.mark.slow
 def test_replicas_wait_for_cards_of_all_servers(client: Any) -> None:
     apply(client, Deployment, TALK, 6, force=True)
     until(lambda: ready(client, Deployment, TALK) == 4)  # the other four cards have think's replica
@@ -314,6 +319,7 @@ def test_events_are_kept(client: Any) -> None:
     assert "Drift" in [item.reason for item in client.list(Event)]
 
 
+@pytest.mark.slow
 def test_an_unavailable_server_answers_503(fleet: Emulator, client: Any) -> None:
     fleet.ask("/emulator/kubernetes", {"fault": "unavailable", "seconds": 0.5})
     with pytest.raises(ApiError, match="unavailable, by a fault"):
@@ -350,6 +356,7 @@ def test_what_the_stand_in_lacks_is_said(
     assert said in found.text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_commands_of_the_page_run(fleet: Emulator, client: Any) -> None:
     apply(client, Deployment, TALK, 1, force=True)
@@ -367,6 +374,7 @@ def test_the_commands_of_the_page_run(fleet: Emulator, client: Any) -> None:
     until(lambda: fleet.ask(DEPLOYMENTS).status == HTTPStatus.OK)
 
 
+@pytest.mark.slow
 def test_the_loop_reads_and_scales_a_group(fleet: Emulator, client: Any) -> None:
     group = {"server": "think", "accelerator": "4xGPU", "name": THINK, "kind": "LeaderWorkerSet"}
     given = {"url": fleet.url, "workloads": [group], "fieldManager": "loop"}

@@ -47,6 +47,7 @@ def test_lists_that_features_add_are_limited_as_servers_are() -> None:
         check_size(spec_from_value({"routes": routes}), Settings(max_servers=1))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ["/v1/plan", "/optimizeOne"])
 def test_the_routes_hold_to_the_limits(path: str) -> None:
     with in_a_thread(max_servers=1) as here:
@@ -82,6 +83,7 @@ STALLED = b"Content-Length: 10\r\n\r\n{"
 TOO_LARGE = b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n%b\r\n" % (b" " * 1024) * 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "status"), [(STALLED, b"408"), (TOO_LARGE, b"413")])
 def test_an_unread_body_is_refused_while_work_runs(body: bytes, status: bytes) -> None:
     events = {"a": threading.Event()}
@@ -92,6 +94,7 @@ def test_an_unread_body_is_refused_while_work_runs(body: bytes, status: bytes) -
         events["a"].set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/plan", "/v1/fleet/explain", "/optimizeOne", "/queue/solve"])
 def test_a_client_that_leaves_within_its_body_is_logged_as_gone(
     caplog: pytest.LogCaptureFixture, path: str

@@ -43,6 +43,7 @@ def ages(service: TestClient) -> dict[str, float]:
     return {name: time.time() - datetime.fromisoformat(at).timestamp() for name, at in found.items()}
 
 
+@pytest.mark.slow
 def test_only_a_rate_or_a_document_renews_a_load(clock: Clock) -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=source()).is_success
@@ -79,6 +80,7 @@ def targets(service: TestClient) -> Json:
     return found
 
 
+@pytest.mark.slow
 def test_a_server_whose_load_is_stale_has_no_target(clock: Clock) -> None:
     with client(stateful=True, stale_after_s=LIMIT_S) as service:
         assert service.put("/v1/fleet", json=source()).is_success

@@ -67,6 +67,7 @@ def there(found: Cluster) -> ExistingReplicas:
     return replicas["talk"]["GPU"]
 
 
+@pytest.mark.slow
 def test_scaling_starts_and_stops_replicas(fleet: Emulator, system: System) -> None:
     with cluster(fleet, system, "first") as mine:
         mine.scale("talk", "GPU", 3)
@@ -81,6 +82,7 @@ def test_scaling_starts_and_stops_replicas(fleet: Emulator, system: System) -> N
     until(lambda: len(fleet.ask("/emulator/targets").json) == 1)
 
 
+@pytest.mark.slow
 def test_replicas_beyond_the_cards_stay_pending(fleet: Emulator, system: System) -> None:
     with cluster(fleet, system, "first") as mine:
         mine.scale("talk", "GPU", 10)
@@ -223,6 +225,7 @@ SEVERAL_NODES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_leader_worker_set_is_read_and_scaled(nodes: tuple[Emulator, System]) -> None:
     fleet, system = nodes
     with cluster(fleet, system, "first", workloads=SEVERAL_NODES) as mine:

@@ -50,6 +50,7 @@ def test_every_sequence_of_four_snapshots_follows_the_table(part: int) -> None:
     follow(SEQUENCES[part::PARTS])
 
 
+@pytest.mark.slow
 def test_some_sequences_of_four_snapshots_follow_the_table() -> None:
     follow(SEQUENCES[::97])
 
@@ -77,6 +78,7 @@ def follow(sequences: Sequence[tuple[Kind, ...]]) -> None:
         assert len({item["desiredReplicas"] for item in targets.values()}) == 1
 
 
+@pytest.mark.slow
 def test_a_load_returns_after_a_minute_of_zero_lengths() -> None:
     """The replicas of the reproducer: 40 requests/s, a minute of zeros, and 40 requests/s without lengths."""
     full = {"arrivalRate": "40/s", "avgInTokens": 400, "avgOutTokens": 120}
@@ -94,6 +96,7 @@ def test_a_load_returns_after_a_minute_of_zero_lengths() -> None:
             assert (again["chat"]["desiredReplicas"], notes) == (number, {})
 
 
+@pytest.mark.slow
 def test_a_server_of_unknown_rate_keeps_its_replicas() -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=fleet({"chat": {}})).is_success
@@ -105,6 +108,7 @@ def test_a_server_of_unknown_rate_keeps_its_replicas() -> None:
         assert (targets["chat"]["desiredReplicas"], notes) == (0, {})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("priority", "number"), [(1, 1), (3, 0)])
 def test_cards_and_priority_decide_about_the_replica(priority: int, number: int) -> None:
     source = fleet({"chat": {}, "other": {}}, cards=2)
@@ -119,6 +123,7 @@ def test_cards_and_priority_decide_about_the_replica(priority: int, number: int)
         assert targets["chat"]["desiredReplicas"] == number
 
 
+@pytest.mark.slow
 def test_lengths_that_a_put_removes_are_those_of_the_last_plan() -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=fleet({"chat": DOCUMENTS["known"]})).is_success
@@ -130,6 +135,7 @@ def test_lengths_that_a_put_removes_are_those_of_the_last_plan() -> None:
         assert not notes
 
 
+@pytest.mark.slow
 def test_queues_and_versions_of_unknown_lengths_get_replicas() -> None:
     shared = fleet({"a": DOCUMENTS["known"], "b": {}}, sharedQueue="q")
     with client(stateful=True) as service:

@@ -68,6 +68,7 @@ def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Service) 
     assert [answer.text for answer in answers] == [body for bodies in alone for body in bodies]
 
 
+@pytest.mark.slow
 def test_a_wrong_system_among_many_spoils_no_other(stateless: Service) -> None:
     sources = different()
     for source in sources[::2]:
@@ -166,6 +167,7 @@ def test_no_reader_sees_half_a_snapshot(stateful: Service) -> None:
             assert merged.setdefault(tag, body) == body
 
 
+@pytest.mark.slow
 def test_the_last_plan_is_that_of_the_last_snapshot(stateful: Service) -> None:
     names = fleet(stateful, 3)
 

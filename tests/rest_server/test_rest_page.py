@@ -106,6 +106,7 @@ def cells(text: str) -> list[list[str | float]]:
     return [[cell(value) for value in row] for row in csv.reader(text.splitlines())]
 
 
+@pytest.mark.slow
 def test_the_examples_are_answered_as_the_page_shows(service: TestClient) -> None:
     for example in EXAMPLES:  # one test, as later ones build on the fleet of earlier ones
         content = example.body.encode() or None
@@ -124,6 +125,7 @@ def test_the_examples_are_answered_as_the_page_shows(service: TestClient) -> Non
             assert answer.text == example.answer, seen
 
 
+@pytest.mark.slow
 def test_every_route_has_an_example(service: TestClient) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     wanted = {(method.upper(), path) for path, item in paths.items() for method in item}

@@ -141,6 +141,7 @@ def test_failing_version_loses_no_request_and_is_rolled_back(fleet: Emulator) ->
     fleet.ask(f"/emulator/replicas/{quote(second['id'])}", {"state": "ready"})
 
 
+@pytest.mark.slow
 def test_roll_out_reaches_all_requests_in_steps(fleet: Emulator) -> None:
     wanted = {"to": "two", "steps": [0.7, 1], "seconds": 0.1}
     assert fleet.ask("/emulator/versions/chat", wanted).status == 200
@@ -168,6 +169,7 @@ def test_wrong_roll_outs_are_named(
     assert (answer.status, text in answer.text) == (status, True)
 
 
+@pytest.mark.slow
 def test_route_divides_and_answers_again_what_was_wrong(fleet: Emulator) -> None:
     with ThreadPoolExecutor(8) as pool:
         hard = list(
@@ -188,6 +190,7 @@ def test_route_divides_and_answers_again_what_was_wrong(fleet: Emulator) -> None
     assert (refused[0], "use simple, hard" in refused[2]) == (400, True)
 
 
+@pytest.mark.slow
 def test_high_priority_overtakes_in_a_full_shared_queue(fleet: Emulator) -> None:
     ended: list[str] = []
 
@@ -207,6 +210,7 @@ def test_high_priority_overtakes_in_a_full_shared_queue(fleet: Emulator) -> None
     assert counted(fleet, "inferplan_router_queue_waiting")[waiting] == 0
 
 
+@pytest.mark.slow
 def test_client_that_hangs_up_leaves_the_shared_queue(fleet: Emulator) -> None:
     address = urlsplit(fleet.url)
     body = json.dumps(TOKENS | {"max_tokens": 200}).encode()
@@ -222,6 +226,7 @@ def test_client_that_hangs_up_leaves_the_shared_queue(fleet: Emulator) -> None:
     assert noted(fleet, "gold", TOKENS)[0] == 200  # its slot was not lost
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("named", "server"),
     [

@@ -123,7 +123,7 @@ def flags(given: Given) -> list[object]:
     return found
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("command", "route", "given", "library"), mostly_slow([*FIRST, *MORE], len(FIRST)))
 def test_command_route_and_library_give_the_same_answer(
     run: Run,

@@ -52,6 +52,7 @@ def test_replacing_the_fleet_needs_the_scope_to_write() -> None:
     assert needed_scope("POST", "/optimizeOne", {"/optimizeOne"}) == "write"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "changing"),
     [
@@ -69,6 +70,7 @@ def test_solving_that_changes_the_fleet_needs_the_write_scope(
             assert status == (403 if path in changing else 400)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 200)])
 def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(
     service: TestClient, site: str, status: int
@@ -106,6 +108,7 @@ def test_a_key_comes_in_its_own_header_or_as_a_bearer_token() -> None:
     assert given_key({b"x-api-key": b"a", b"authorization": b"Bearer b"}) == b"a"
 
 
+@pytest.mark.slow
 def test_a_request_needs_a_known_key_with_the_scope(keys: Path) -> None:
     with in_a_thread(api_key_files=(keys,), stateful=True) as here:
         unknown = here.ask("GET", "/v1/servers")
@@ -125,6 +128,7 @@ def test_a_request_needs_a_known_key_with_the_scope(keys: Path) -> None:
         assert here.ask("GET", "/addModel/m", X_API_KEY="all-of-it").status == 200
 
 
+@pytest.mark.slow
 def test_the_log_shows_no_key(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), in_a_thread(api_key_files=(keys,)) as here:
         here.ask("GET", "/getServers", X_API_KEY="reader")

@@ -38,6 +38,7 @@ def load_of(rate: float, replicas: Json | None = None) -> Json:
     return body if replicas is None else body | {"replicas": replicas}
 
 
+@pytest.mark.slow
 def test_a_higher_priority_takes_the_cards_of_a_lower_one() -> None:
     source = document(
         [server("a", 1000.0, service="p1"), server("b", 1000.0, service="p2")],
@@ -58,6 +59,7 @@ def test_a_higher_priority_takes_the_cards_of_a_lower_one() -> None:
         assert stored["unserved"] == plan.model_dump(mode="json", by_alias=True)["unserved"]
 
 
+@pytest.mark.slow
 def test_kept_replicas_are_in_the_returned_and_stored_plan() -> None:
     source = document(
         [server("a", 500.0, service="p1"), server("b", 3000.0, service="p2")],

@@ -124,6 +124,7 @@ def test_it_ends_with_all_its_processes_in_every_state(
         ends_with_all_its_processes(here, signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_small_requests_do_not_wait_for_studies() -> None:
     with in_a_thread(solver_processes=1, max_solves=1, max_studies=1) as here, ExitStack() as stack:
         until(lambda: here.ask("GET", "/readyz").status == 200)

@@ -60,6 +60,7 @@ def nested(depth: int) -> list[object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "problem"),
     [
@@ -106,6 +107,7 @@ def dies_until_there_is(path: str) -> int:
     os._exit(9)
 
 
+@pytest.mark.slow
 def test_work_is_begun_once_more_where_its_process_died(processes: SolverProcesses, tmp_path: Path) -> None:
     before = pid_of(processes)
     comes_before = []
@@ -140,6 +142,7 @@ def says_so_and_sleeps(path: str) -> None:
     time.sleep(2 * PATIENCE_S)
 
 
+@pytest.mark.slow
 def test_cancelling_ends_the_process_and_the_next_gets_another(
     processes: SolverProcesses, tmp_path: Path
 ) -> None:
@@ -155,6 +158,7 @@ def test_cancelling_ends_the_process_and_the_next_gets_another(
     until(lambda: not alive(pid))
 
 
+@pytest.mark.slow
 def test_giving_up_what_is_done_ends_no_other_work(processes: SolverProcesses) -> None:
     for i in range(200):
         done = Job(partial(int))
@@ -165,6 +169,7 @@ def test_giving_up_what_is_done_ends_no_other_work(processes: SolverProcesses) -
         late.join()
 
 
+@pytest.mark.slow
 def test_work_cancelled_at_any_moment_does_not_affect_the_next(processes: SolverProcesses) -> None:
     for i in range(16):
         lost = Job(partial(time.sleep, 0.005))
@@ -178,6 +183,7 @@ def test_work_cancelled_at_any_moment_does_not_affect_the_next(processes: Solver
             assert error is None or "the request was cancelled" in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_solver_processes_fork_from_a_preloaded_server() -> None:
     context = solver_processes._context()

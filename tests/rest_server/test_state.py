@@ -108,6 +108,7 @@ def test_a_change_that_fails_takes_no_revision() -> None:
     assert fleet.update(lambda now: with_accelerator(now, "z"), if_revision=2)[0] == 3
 
 
+@pytest.mark.slow
 def test_no_concurrent_update_is_lost_or_seen_in_part() -> None:
     fleet = FleetStore()
     torn: list[int] = []

@@ -214,6 +214,7 @@ def test_a_file_of_an_older_version_is_refused(path: Path, monkeypatch: pytest.M
     refused(path, "version 1 of state files, whose plans an older inferplan wrote; .* plan again")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("damage", ["page", "document", "row", "short"])
 def test_a_damaged_file_is_refused_and_left_alone(path: Path, damage: str) -> None:
     made(path).close()
@@ -271,6 +272,7 @@ def test_a_full_disk_changes_neither_memory_nor_file_and_passes(path: Path) -> N
     found.close()
 
 
+@pytest.mark.slow
 def test_a_read_only_file_is_served_and_not_changed(path: Path) -> None:
     made(path).close()
     app = create_app(Settings(stateful=True, state=path, solver_processes=0))

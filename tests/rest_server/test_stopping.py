@@ -76,6 +76,7 @@ def _has_ended(group: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moments", [1, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_stopped_service_writes_its_own_lines_only(tmp_path: Path, moments: int) -> None:
     with ThreadPoolExecutor(3) as threads:

@@ -53,6 +53,7 @@ def planned(service: TestClient, loads: Json | None = None) -> Json:
     return found
 
 
+@pytest.mark.slow
 def test_every_accelerator_that_a_server_can_run_on_has_a_number(service: TestClient) -> None:
     plan = planned(service)
     (pool,) = plan["allocations"][SLASHED]
@@ -166,6 +167,7 @@ def test_a_plan_is_followed_for_the_promised_time_and_no_longer() -> None:
         until(lambda: bool(planned(service, load)) and read(service, SLASHED, "A").status_code == 200)
 
 
+@pytest.mark.slow
 def test_a_number_is_read_while_every_solver_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = {"a": threading.Event(), "b": threading.Event()}
     with in_a_thread(busy, stateful=True) as here:
@@ -197,6 +199,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
+@pytest.mark.slow
 def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) -> None:
     before = samples(service.get("/metrics").text)
     assert before["inferplan_plan_usable",] == 0
@@ -224,6 +227,7 @@ def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) 
     assert found["inferplan_held_target", "A", "m", "Unserved", "lost", "hard"] == 1
 
 
+@pytest.mark.slow
 def test_other_names_are_given_only_where_they_are_asked_for(service: TestClient) -> None:
     planned(service)
     assert "wva_desired" not in service.get("/metrics").text
@@ -253,6 +257,7 @@ def test_metrics_need_a_key_as_every_reading_does(tmp_path: Path) -> None:
         assert service.get("/v1/targets/s/A", headers={"X-API-KEY": "reader"}).status_code == 404
 
 
+@pytest.mark.slow
 def test_missing_reserves_are_counted_by_class(service: TestClient) -> None:
     found = source()
     for item in found["servers"]:

@@ -28,6 +28,7 @@ def lease(loop: Forked) -> str:
     return str(found["lease"])
 
 
+@pytest.mark.slow
 def test_a_second_loop_is_refused_and_a_restart_is_not(tmp_path: Path, run: Run) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
     with emulated(tmp_path / "fleet.yaml", "--scalable", "--startup", "0") as fleet:

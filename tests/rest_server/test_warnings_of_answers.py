@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 STATEFUL = False
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "route",
     [

@@ -15,13 +15,14 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 # --- recordings ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["stateless", "stateful"])
 def test_a_recording_of_the_reference_is_answered_alike(mode: str, reference: Path) -> None:
     exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))
     assert replay(wire_client(stateful=mode == "stateful", unserved="omit"), exchanges) == []
 
 
+@pytest.mark.slow
 def test_recordings_differ_only_where_a_server_would_stop(reference: Path) -> None:
     for mode, wanted in (("stateless", []), ("stateful", ["68 POST /optimize.allocations"])):
         exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))
@@ -46,6 +47,7 @@ def test_the_comparison_of_answers_sees_what_differs() -> None:
 # --- what is answered ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_system_is_planned_as_the_library_does_it(specs: Path) -> None:
     whole = load_system(specs / "small")
     body = whole.to_spec().model_dump(mode="json", by_alias=True)
@@ -54,6 +56,7 @@ def test_one_system_is_planned_as_the_library_does_it(specs: Path) -> None:
     assert answer.json() == solve(whole).reference_answer(whole)
 
 
+@pytest.mark.slow
 def test_without_a_word_on_the_solver_it_is_the_greedy_one(service: TestClient, specs: Path) -> None:
     whole = load_system(specs / "small").with_options(milp_solver=False, unlimited=False)
     body = whole.to_spec().model_dump(mode="json", by_alias=True)
@@ -64,6 +67,7 @@ def test_without_a_word_on_the_solver_it_is_the_greedy_one(service: TestClient, 
     assert again.json() == answer.json()
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_state_takes_bare_or_wrapped_options(service: TestClient) -> None:
     few = [{"type": "A", "count": 0}]
     option = {"unlimited": True}

@@ -66,6 +66,7 @@ def wire() -> Iterator[TestClient]:
         yield found
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(path=st.sampled_from(WRITERS), body=bodies())
 def test_the_references_routes_take_any_body(wire: TestClient, path: str, body: bytes) -> None:

@@ -41,6 +41,7 @@ def rates_of_batches(batches: range) -> list[float]:
     return [sizing.max_rate_rps if isinstance(sizing, ReplicaSizing) else 0.0 for sizing in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ceiling", [64, 0])
 def test_without_atTokens_the_smallest_good_batch_is_found(ceiling: int) -> None:  # noqa: N802
     rates = rates_of_batches(range(1, (ceiling or 256) + 1))
@@ -63,6 +64,7 @@ def test_a_given_atTokens_or_batch_is_used() -> None:  # noqa: N802
     assert planned(server, models=[linear])["s"]["maxBatch"] == MODELS[0]["maxBatchSize"]
 
 
+@pytest.mark.slow
 def test_newer_samples_without_atTokens_get_chosen_batches(reference: Path) -> None:  # noqa: N802
     body = json.loads((reference / "systems" / "small-perf.json").read_text(encoding="utf-8"))
     profiles = body["system"]["modelData"]["models"]

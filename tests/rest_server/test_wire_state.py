@@ -76,6 +76,7 @@ def test_desired_replicas_apply_at_once_until_a_later_plan(service: TestClient) 
     assert service.get("/getServer/s").json()["desiredAlloc"] == before
 
 
+@pytest.mark.slow
 def test_a_protected_state_is_not_replaced() -> None:
     client = wire_client(stateful=True, protect_state=True)
     client.post("/addServer", json=one_server("mine"))
@@ -83,6 +84,7 @@ def test_a_protected_state_is_not_replaced() -> None:
     assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["mine"]
 
 
+@pytest.mark.slow
 def test_without_a_state_the_last_system_is_shown_unchanged() -> None:
     client = wire_client(stateful=False)
     assert client.get("/getServers").json() == {"servers": []}

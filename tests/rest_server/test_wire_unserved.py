@@ -267,6 +267,7 @@ def crowded(units: int, *priorities: int, milp: bool = False) -> Json:
     return body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("milp", [False, True])
 def test_retention_comes_before_service_of_lower_priorities(*, milp: bool) -> None:
     client = wire_client(stateful=False)

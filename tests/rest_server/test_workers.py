@@ -33,6 +33,7 @@ def test_no_more_work_runs_at_once_than_there_are_workers() -> None:
         here.until(running=0, waiting=0)
 
 
+@pytest.mark.slow
 def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
     with in_a_thread(events("a"), max_waiting=1) as here, ThreadPoolExecutor(2) as clients:
         answers = [clients.submit(here.ask, "GET", "/wait/a") for _ in range(2)]
@@ -85,6 +86,7 @@ def test_closed_workers_refuse_work() -> None:
     assert (solver_workers.running, solver_workers.waiting) == (0, 0)
 
 
+@pytest.mark.slow
 def test_health_and_readiness_do_not_wait_for_a_place() -> None:
     with in_a_thread(events("a"), max_waiting=0) as here, ThreadPoolExecutor(1) as clients:
         answer = clients.submit(here.ask, "GET", "/wait/a")
@@ -95,6 +97,7 @@ def test_health_and_readiness_do_not_wait_for_a_place() -> None:
         assert answer.result().status == 200
 
 
+@pytest.mark.slow
 def test_the_time_limit_holds_in_the_queue_and_at_work() -> None:
     with in_a_thread(events("a"), request_timeout_s=0.5) as here, ThreadPoolExecutor(2) as clients:
         answers = [clients.submit(here.ask, "GET", "/v1/wait/a") for _ in range(2)]
@@ -119,6 +122,7 @@ def test_a_client_that_leaves_while_queued_frees_its_slot() -> None:
         assert here.ask("GET", "/wait/a").status == 200
 
 
+@pytest.mark.slow
 def test_shutting_down_finishes_what_runs_and_what_waits() -> None:
     with ThreadPoolExecutor(2) as clients:
         with in_a_thread(events("a")) as here:
@@ -140,6 +144,7 @@ def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch)
         here.until(running=0, waiting=0)
 
 
+@pytest.mark.slow
 def test_loads_whose_plan_times_out_are_stored_and_free_the_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

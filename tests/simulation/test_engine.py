@@ -93,6 +93,7 @@ def test_littles_law_holds_for_closed_load() -> None:
     assert found.overload is None
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cv", [0.0, 1.0, 3.0])
 def test_only_overload_is_reported(cv: float) -> None:
     lengths = Lengths(LengthDistribution.FIXED, 256), Lengths(LengthDistribution.FIXED, 128)
@@ -121,6 +122,7 @@ def test_confidence_interval_coverage() -> None:
     assert 0.88 <= held / runs <= 0.99
 
 
+@pytest.mark.slow
 def test_import_does_not_load_the_compiler() -> None:
     code = (
         "import sys, optimizer, optimizer.cli.main, optimizer.simulation; "

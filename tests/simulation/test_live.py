@@ -136,6 +136,7 @@ def open_requests(rng: np.random.Generator) -> Requests:
             return requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [FULL_LAW, LINEAR])
 @pytest.mark.parametrize("cases", mostly_slow([range(30), range(30, 1500)], 1))
 def test_tokens_by_the_clock_equal_the_whole_run(law: Coefficients, cases: range) -> None:
@@ -165,6 +166,7 @@ def test_tokens_by_the_clock_equal_the_whole_run(law: Coefficients, cases: range
     assert preempted > 150 or law is LINEAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", mostly_slow([range(30), range(30, 110)], 1))
 def test_cancelled_requests_free_what_they_hold(seeds: range) -> None:
     cancelled = preempted = 0

@@ -86,6 +86,7 @@ def test_jobs_arriving_during_a_batch_share_the_next() -> None:
     assert throughput_rps(line, 4000) == pytest.approx(20, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_large_job_limit_has_no_effect() -> None:
     stations = (Station(BEFORE, 30.0, 1.0, 4), Station(AFTER, 10.0, 0.5, 1))
     server = BatchServer(4, 0.0, 50.0, 5.0)

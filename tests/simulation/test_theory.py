@@ -67,6 +67,7 @@ def agrees(found: IntervalEstimate, theory: float, precision: float) -> None:
     assert found.half_width <= precision * theory, (found, theory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "precision"), mostly_slow([(0.6, 0.04), (0.95, 0.2), (0.3, 0.03), (0.8, 0.08)], 1)
 )
@@ -79,6 +80,7 @@ def test_one_slot_and_geometric_outputs_match_m_m_1(load: float, precision: floa
         agrees(found.e2e.percentiles[percent], -response_ms * math.log(1 - percent / 100), 2 * precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "precision"), mostly_slow([(0.6, 0.04), (0.95, 0.15), (0.3, 0.03), (0.8, 0.07)], 1)
 )
@@ -87,6 +89,7 @@ def test_one_slot_and_equal_outputs_match_m_d_1(load: float, precision: float) -
     agrees(found.ttft.mean, load * TOKENS / (2 * (1 - load)) + 1, precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("load", "precision"), mostly_slow([(0.8, 0.09), (0.95, 0.2), (0.5, 0.15)], 1))
 def test_independent_slots_match_m_m_c(load: float, precision: float) -> None:
     places = 8
@@ -99,6 +102,7 @@ def test_independent_slots_match_m_m_c(load: float, precision: float) -> None:
     agrees(found.ttft.mean, wait_ms + 1 + half_an_iteration_ms, precision)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lengths", [geometric, fixed, two_valued])
 @pytest.mark.parametrize(("load", "precision"), mostly_slow([(0.8, 0.12), (0.5, 0.05), (0.95, 0.3)], 1))
 def test_batch_proportional_iterations_share_the_processor(
@@ -117,6 +121,7 @@ def chain(times_ms: FloatArray, load: float, queue: int) -> tuple[float, float]:
     return float(found.in_service[0] + found.in_queue[0]), float(1 - found.acceptance[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", mostly_slow([0.7, 1.2, 0.3, 0.95], 1))
 @pytest.mark.parametrize("shared", [False, True])
 def test_engine_matches_the_reference_chain(load: float, shared: bool) -> None:  # noqa: FBT001

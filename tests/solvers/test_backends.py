@@ -52,6 +52,7 @@ def test_highs_and_cbc_agree_on_systems_of_the_reference(name: str, kind: str, r
     assert_backends_agree(case(reference, name, mixed=kind == "mixed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divisor", [1, 4])
 def test_highs_and_cbc_agree_on_the_samples(divisor: int, specs: Path) -> None:
     source = load_system(specs / "small").with_options(saturation_policy="None")
@@ -59,6 +60,7 @@ def test_highs_and_cbc_agree_on_the_samples(divisor: int, specs: Path) -> None:
     assert_backends_agree(source.with_capacity(units))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_highs_and_cbc_agree_on_random_systems(kind: str) -> None:
     for seed in range(10):
@@ -66,17 +68,20 @@ def test_highs_and_cbc_agree_on_random_systems(kind: str) -> None:
         assert_backends_agree(source.with_options(heterogeneous=kind == "mixed"))
 
 
+@pytest.mark.slow
 def test_highs_and_cbc_agree_on_unlimited_mixed_plans(reference: Path) -> None:
     source = case(reference, "case18", mixed=True).with_options(unlimited=True)
     assert_backends_agree(source)
 
 
+@pytest.mark.slow
 def test_highs_and_cbc_agree_under_a_saturation_policy(specs: Path) -> None:
     source = load_system(specs / "large").with_options(saturation_policy="PriorityExhaustive")
     units = {kind: count // 2 for kind, count in source.capacity.items()}
     assert_backends_agree(source.with_capacity(units))
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_a_backend(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not main(["solve", str(specs / "small"), "--limited", "--backend", "CBC", "--json"])
     plan = json.loads(capsys.readouterr().out)
@@ -159,6 +164,7 @@ def test_a_written_model_has_the_plans_value_as_its_optimum(
     assert optimum == pytest.approx(plan.objective, rel=1e-7, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", mostly_slow([".lp", ".mps"], 1))
 @pytest.mark.parametrize(("name", "kind"), [("small", "single"), ("small", "mixed"), ("large", "single")])
 def test_a_written_sample_has_the_plans_value_as_its_optimum(
@@ -188,7 +194,7 @@ def rows_of(path: Path) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("suffix", [".lp", ".mps"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", list(SYSTEMS))
@@ -227,6 +233,7 @@ def test_the_legend_says_what_each_kind_of_variable_stands_for(tmp_path: Path) -
     assert ("takes 2 replicas", "a") in single
 
 
+@pytest.mark.slow
 def test_names_that_would_spoil_a_file_do_not(tmp_path: Path) -> None:
     names = ["a b", "c[0]", "-x", "2nd:server", "é+1"]
     source = load_system(
@@ -240,6 +247,7 @@ def test_names_that_would_spoil_a_file_do_not(tmp_path: Path) -> None:
         assert {row["accelerator"] for row in legend} == {"", "4x A-100"}
 
 
+@pytest.mark.slow
 def test_the_same_model_is_the_same_file(tmp_path: Path) -> None:
     for name in ("one", "two"):
         written(scarce(), tmp_path / f"{name}.lp")

@@ -54,13 +54,14 @@ def assert_equal(found: Solution, other: Solution) -> None:
 # --- against other ways to the same answer ---------------------------------------------------------------
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(540), (True, False)), 30))
 def test_patterns_and_replica_counts_agree_at_every_level(seed: int, mixed: bool) -> None:  # noqa: FBT001
     problem = random_problem(seed, mixed=mixed)
     assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [True, False])
 def test_a_scarce_fleet_has_the_same_answer_in_both_formulations(mixed: bool) -> None:  # noqa: FBT001
     problem = scarce_problem(20, 1.7, mixed=mixed)
@@ -208,6 +209,7 @@ def assert_no_worse(problem: Problem, found: Solution, *others: IntArray) -> Non
     assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("limit_s", [0.0, 0.02, 0.2])
 @pytest.mark.parametrize("mixed", [True, False])
 def test_a_stopped_solve_is_no_worse_than_its_seed_and_bounded(
@@ -218,6 +220,7 @@ def test_a_stopped_solve_is_no_worse_than_its_seed_and_bounded(
     assert_no_worse(problem, solve_patterns(problem, Deadline.after(limit_s)), best_initial_solution(problem))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_s", [0.0, 0.3])
 def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float) -> None:
     mixed = scarce_problem(40, 1.9, mixed=True)
@@ -236,6 +239,7 @@ def test_a_stopped_mixed_plan_yields_to_a_better_single_one(
     assert_no_worse(problem, found, best_initial_solution(problem))
 
 
+@pytest.mark.slow
 def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.solvers.exact.PATTERNS_FROM_COLUMNS", 0)
     for seed in range(4):
@@ -263,6 +267,7 @@ def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
         assert_no_worse(mixed, found, single.replicas, best_initial_solution(mixed))
 
 
+@pytest.mark.slow
 def test_columns_of_an_enumeration_that_breaks_off_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several open nodes the first can add columns before the second has too many."""
     problem = scarce_problem(30, 2.0, mixed=True)

@@ -57,6 +57,7 @@ def relaxed_value(case: Case, kinds: list[str], units: list[float]) -> float | N
     return None if found.fun is None else float(found.fun)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", seeds(3, 13))
 def test_a_price_lies_between_the_marginal_gain_and_loss(seed: int) -> None:
     """A dual value is a slope of the relaxation's value: between those to its right and to its left."""
@@ -78,12 +79,13 @@ def test_a_price_lies_between_the_marginal_gain_and_loss(seed: int) -> None:
             assert prices[t] <= (fewer - now) / little + 1e-6
 
 
+@pytest.mark.slow
 def test_some_prices_are_more_than_nothing() -> None:
     prices = [unit_prices(problem_of(generate_system(6, 5, 3, seed)), NO_LIMIT) for seed in range(4)]
     assert any(some is not None and some.max() > 0 for some in prices)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed: bool) -> None:
@@ -91,7 +93,7 @@ def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed
     assert fits_in_units(problem_of(source), NO_LIMIT) == solve(source).complete
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_cheapest_and_by_units_match_brute_force(seed: int) -> None:
     source = only_servable(load_system(random_document(random.Random(seed))))
@@ -158,6 +160,7 @@ def test_without_time_there_is_no_answer_rather_than_a_no() -> None:
             ask(problem, gone)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_expansion_with_a_stopped_second_level_is_unproved(seed: int) -> None:
     def answer(run: Run) -> RunResult:

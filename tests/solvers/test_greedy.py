@@ -100,7 +100,7 @@ def all_recorded(reference: Path) -> dict[str, Recorded]:
     return {name: recorded(reference / "optimizer" / f"{name}.json") for name in CASES}
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", mostly_slow(CASES, 15))
 def test_the_references_own_answer_comes_out_but_for_its_defects(name: str, reference: Path) -> None:
     """Where its answer changes from run to run ties go anyhow, and only the cost is compared."""
@@ -122,6 +122,7 @@ def test_the_references_own_answer_comes_out_but_for_its_defects(name: str, refe
     assert verify(one.plan, one.system) == []
 
 
+@pytest.mark.slow
 def test_against_the_reference_only_ties_and_defects_differ(reference: Path) -> None:
     """Of 198 servers in the 21 deterministic systems three differ."""
     ties, exceptions = [], {}
@@ -146,6 +147,7 @@ def test_against_the_reference_only_ties_and_defects_differ(reference: Path) -> 
         assert cost == pytest.approx(one.theirs[who]["cost"], rel=1e-6), who
 
 
+@pytest.mark.slow
 def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) -> None:
     """A defect of the reference: a server without load vanishes from the reference's answer."""
     dropped = 0
@@ -172,6 +174,7 @@ def test_partial_service_is_quoted_at_its_own_load(reference: Path) -> None:
     assert compared >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "total_cost", "left_out"),
     [
@@ -188,6 +191,7 @@ def test_the_sample_systems_have_the_references_greedy_answers(
     assert (plan.status, plan.solver, plan.bound, plan.gap) == ("heuristic", "greedy", None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "delayed", "allocated"),
     [  # the reference's own answers at a quarter of the capacity, recorded: of 15 servers
@@ -251,6 +255,7 @@ def placed(plan: Plan) -> dict[str, tuple[str, int]]:
     }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", seeds(7, 53))
 def test_greedy_equals_a_plain_second_writing_on_random_systems(seed: int) -> None:
     source = load_system(random_mixed_document(seed)).with_options(heterogeneous=False, unlimited=False)
@@ -356,6 +361,7 @@ def assert_exact_is_no_worse(source: System) -> bool:
     return ours > theirs or best.objective < baseline.objective - 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(CASES, 4))
 def test_exact_is_no_worse_than_greedy_on_reference_systems(name: str, reference: Path) -> None:
     """Under the request's own policy, also within the capacities where the request says unlimited."""
@@ -375,7 +381,7 @@ def test_exact_is_no_worse_under_any_policy_on_reference_systems(
     assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
 
 
-@pytest.mark.few(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "delayed"), UNDER_ANY_POLICY)
 @pytest.mark.parametrize(
     ("seed", "tightness"), mostly_slow([(0, 3.0), (0, 1.5), *product(range(1, 12), (1.2, 2.0, 3.0))], 1)
@@ -387,6 +393,7 @@ def test_exact_is_no_worse_than_greedy_on_random_fleets(
     assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divisor", mostly_slow([1, 2, 4], 2))
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_the_exact_choice_is_better_than_greedy_on_the_samples(name: str, divisor: int, specs: Path) -> None:

@@ -88,6 +88,7 @@ def test_a_point_without_its_reported_value_is_rejected(
     assert late.x.tolist() == [1.0, 0.0]
 
 
+@pytest.mark.slow
 def test_highs_prints_nothing() -> None:
     code = "import numpy as np; from optimizer.milp import highs; highs.MasterLp(np.zeros(1), np.ones(1))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -173,6 +174,7 @@ def test_a_time_limit_gives_a_feasible_plan_and_all_gaps(
             break
 
 
+@pytest.mark.slow
 def test_without_an_end_of_time_the_same_fleet_is_proved(best_plan: Plan, scarce_fleet: System) -> None:
     assert best_plan.status == "optimal"
     assert not best_plan.complete
@@ -180,6 +182,7 @@ def test_without_an_end_of_time_the_same_fleet_is_proved(best_plan: Plan, scarce
     assert verify(best_plan, scarce_fleet) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.2, 0.01])
 def test_a_gap_is_kept_at_every_level(scarce_fleet: System, best_plan: Plan, gap: float) -> None:
     plan = solve(scarce_fleet, gap=gap, time_limit_s=120.0)

@@ -202,6 +202,7 @@ def enumerated_faults(seed: int) -> list[str]:
     return [f"{seed}: {line}" for line in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", mostly_slow(range(40), 1))
 def test_levels_are_those_of_enumeration(part: int) -> None:
     """Service in full down to the first priority that lacks some; reserves and value at that service."""
@@ -212,7 +213,7 @@ def test_levels_are_those_of_enumeration(part: int) -> None:
 # --- cases -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize("cards", [2, 3])
@@ -228,6 +229,7 @@ def test_a_spare_waits_until_all_load_is_served(cards: int, policy: str, *, dela
         assert replicas == ([1, cards - 2, 1] if delayed else [1, cards - 1, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cards", mostly_slow([16, 20, 24, 32], 2))
 def test_a_growing_load_is_served_before_reserves(cards: int) -> None:
     system = with_loads(load_system(DATA / "stock.yaml"), DATA / "next-year.csv")
@@ -241,7 +243,7 @@ def test_a_growing_load_is_served_before_reserves(cards: int) -> None:
     assert round(served_rpm(plan, system)[2] / 2520, 2) == {16: 0.36, 20: 0.43}.get(cards, 1.0)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("priorities", [(1, 2, 3), (1, 1, 2)])
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
@@ -269,6 +271,7 @@ def slow_and_fast(cards: int, policy: str) -> System:
     return load_system(source).with_options(saturation_policy=policy)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_one_more_card_can_lower_partial_service(policy: str) -> None:
     """Full service comes first, as docs/policies.md says."""
@@ -276,6 +279,7 @@ def test_one_more_card_can_lower_partial_service(policy: str) -> None:
     assert [round(each) for each in served] == [687, 420]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cards", range(9, 16))
 def test_the_load_that_full_service_costs_is_stated(cards: int) -> None:
     """The most that the cards can carry, over all divisions between A and B."""
@@ -307,6 +311,7 @@ def plan_of(system: System, replicas: Mapping[str, int]) -> Plan:
     return make_plan(candidates, problem, Solution(found, Status.optimal, "milp", levels))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("policy", "replicas", "fault"),
     [

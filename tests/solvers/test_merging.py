@@ -48,6 +48,7 @@ def test_a_bound_counts_while_its_solve_was_no_better_before(
     assert merged_bounds(levels(*best), levels(*other)) == bounds
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_bounds_of_any_answer_and_of_a_merge_hold(seed: int) -> None:
     system = generate_system(12, 6, 4, seed, 1.8).with_options(heterogeneous=True)

@@ -37,7 +37,7 @@ def assert_levels(plan: Plan, best: Levels) -> None:
 UNLIMITED = mostly_slow([(seed, True) for seed in range(60)], 15)
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("seed", "unlimited"), [*mostly_slow([(seed, False) for seed in SEEDS], 30), *UNLIMITED]
 )
@@ -61,7 +61,7 @@ def test_the_choice_equals_brute_force_on_thousands_of_systems(hundred: int) -> 
         assert_levels(solve(source), brute_force(read_case(source)))
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", SEEDS[:20])
 def test_the_two_oracles_agree(seed: int) -> None:
     assert solve_with_cbc(read_case(random_system(seed))) == best_levels(seed)

@@ -98,6 +98,7 @@ def weight_of(master: MasterProblem, pool: ColumnPool) -> FloatArray:
     return pool.columns.weights(master.objective)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", seeds(2, 6))
 def test_nodes_stop_at_the_least_unserved_of_integer_servers(seed: int) -> None:
     master, pool = last_level(seed)
@@ -109,6 +110,7 @@ def test_nodes_stop_at_the_least_unserved_of_integer_servers(seed: int) -> None:
     assert [branch.bound for branch in found] == sorted(branch.bound for branch in found)
 
 
+@pytest.mark.slow
 def test_some_of_these_relaxations_leave_out_parts_of_servers() -> None:
     gains = [best_of_whole_servers(*last_level(seed)) - root_of(*last_level(seed)).bound for seed in range(8)]
     assert sum(gain > 1 for gain in gains) >= 4
@@ -158,6 +160,7 @@ def test_parts_of_patterns_can_break_a_cut() -> None:
     assert 5 / 3 * cut.of(units)[0] > cut.most(np.array([5.0]))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", mostly_slow(SEEDS[::-1], 7))
 def test_a_tightened_relaxation_stays_below_the_optimum(seed: int) -> None:
     master, pool = last_level(seed)

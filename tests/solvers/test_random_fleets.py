@@ -47,6 +47,7 @@ QUICK = [*FAILED_ONCE, *range(1005, 1008)]
 HUNDREDS = [range(hundred, hundred + 100) for hundred in range(0, 4000, 100)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seeds", mostly_slow([*((seed,) for seed in QUICK), *HUNDREDS], len(QUICK)), ids=str)
 def test_a_random_fleet_has_a_plan_that_holds(seeds: Sequence[int]) -> None:
     """A plan that does not hold raises an error in `solve`."""
@@ -68,6 +69,7 @@ def short_of(rate: float | str, **options: object) -> System:
     return build(servers, [accelerator("H")], {"H": 1}, classes=classes, **options)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mixed", [True, False])
 @pytest.mark.parametrize(("rate", "rpm"), [("500/h", 500 / 60), ("500.02/h", 500.02 / 60), (1e-7, 1e-7)])
 def test_a_fractional_unserved_rate_is_proved(rate: float | str, rpm: float, *, mixed: bool) -> None:

@@ -93,6 +93,7 @@ def test_what_is_known_changes_no_answer(make: Callable[[int], System], seed: in
         assert_same(solve_exactly(problem, HighsSession, due, with_patterns=True, related=known), plain)
 
 
+@pytest.mark.slow
 def test_a_model_that_highs_presolve_ends_wrongly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_model_that_highs_presolve_ends_wrongly(
     assert_same(solve_milp(problem, partial(HighsSession, lean=True)), solve_patterns(problem))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "worse_from"), [(0, 2), (1, 2), (2, 3)])
 def test_what_is_known_without_a_proof_is_not_believed(seed: int, worse_from: int) -> None:
     problem = a_problem(seed)
@@ -123,6 +125,7 @@ def a_problem(seed: int) -> Problem:
     return build_problem(find_candidates(scarce_system(seed)))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_repaired_answer_fits_and_keeps_what_fits(seed: int) -> None:
     problem = a_problem(seed)

@@ -299,7 +299,7 @@ MIXED = [("small", "milp", 2), ("large", "greedy", 4), ("small", "milp", 4), ("l
 SAMPLES = [*SINGLE[:1], *((*case, True) for case in MIXED), *SINGLE[1:]]
 
 
-@pytest.mark.few(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize(("name", "solver", "divisor", "mixed"), mostly_slow(SAMPLES, 1))
@@ -337,7 +337,7 @@ def random_system(seed: int) -> System:
     return load_system(random_mixed_document(seed)).with_options(unlimited=False)
 
 
-@pytest.mark.few(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", seeds(1, 199))
@@ -383,6 +383,7 @@ def test_policies_hold_for_servers_of_many_replicas(seed: int, policy: str, *, d
         assert broken_promises(outcome(system)) == [], (solver, mixed)
 
 
+@pytest.mark.slow
 def test_policy_checks_often_meet_partial_service() -> None:
     partly = sum(
         0 < item.served_fraction < 1
@@ -461,6 +462,7 @@ BY_HAND: dict[str, tuple[str, list[dict[str, Any]], dict[str, int], dict[str, bo
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", BY_HAND)
 def test_policies_share_out_as_worked_by_hand(case: str) -> None:
     policy, servers, units, options, expected = BY_HAND[case]
@@ -474,7 +476,7 @@ def test_policies_share_out_as_worked_by_hand(case: str) -> None:
         assert item.served_fraction == pytest.approx(replicas * RATE / rate if rate else replicas / least)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("divisor", [2, 4])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_without_delay_both_round_robins_are_the_same(solver: str, divisor: int) -> None:
@@ -505,6 +507,7 @@ def test_a_server_above_its_maximum_is_served_in_part(policy: str) -> None:
     assert fractions(plan) == {"a": pytest.approx(4 * RATE / 500)}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", ["single", "mixed"])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("policy", POLICIES)
@@ -525,6 +528,7 @@ def test_a_server_below_its_minimum_is_not_served_in_full(policy: str, solver: s
 # --- the page --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_table_of_the_page_is_current() -> None:
     page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
     rows = [*runpy.run_path(str(ROOT / "tests" / "benchmarks" / "saturation.py"))["rows"]()]

@@ -23,7 +23,7 @@ def assert_equal_to_cbc(plan: Plan, system: System) -> None:
     assert plan.status == "optimal"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", mostly_slow(CASES, 4))
 def test_the_choice_matches_cbc_on_random_reference_systems(name: str, reference: Path) -> None:
     """Each within its capacities, also where the request says unlimited; nobody is served in part."""
@@ -38,6 +38,7 @@ def test_the_choice_matches_cbc_on_random_reference_systems(name: str, reference
     assert check_plan(plan.model_dump(mode="json", by_alias=True), system) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tightness", [0.9, 1.2, 2.0])
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_the_choice_equals_cbc_on_generated_fleets(seed: int, tightness: float) -> None:
@@ -48,7 +49,7 @@ def test_the_choice_equals_cbc_on_generated_fleets(seed: int, tightness: float) 
 # --- known answers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "capacities", "total_cost"),
     [  # shared/reference/README.md, "Known answers"

@@ -84,7 +84,7 @@ def assert_no_worse(found: Sequence[float], than: Sequence[float]) -> None:
             return
 
 
-@pytest.mark.few(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_s", mostly_slow([1e-6, 0.05, 0.01], 2))
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("mixed", [False, True])
@@ -102,6 +102,7 @@ def test_a_stopped_plan_is_no_worse_than_current_or_greedy(
     assert_no_worse(found, [level.value for level in greedy])
 
 
+@pytest.mark.slow
 def test_the_current_fleet_beats_greedy_in_some_systems_only() -> None:
     """Else the test above asks for one of the two only."""
     better = set()
@@ -126,7 +127,7 @@ FLEETS = [
 SYSTEMS = [*FLEETS, *(partial(small_mixed, seed) for seed in range(60))]
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", mostly_slow(SYSTEMS, 54))
 def test_a_seed_is_a_point_of_the_model_with_the_same_levels(make: Callable[[], System]) -> None:
     """The rows of the model and the levels in whole numbers are two counts of the same answer."""
@@ -167,7 +168,7 @@ def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
 # --- solvers that are stopped ----------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("withheld", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
@@ -203,7 +204,7 @@ def test_a_stopped_level_leaves_the_solution_unproved(
         assert not is_better(problem, seeded, solution.replicas)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: bool) -> None:
@@ -221,7 +222,7 @@ def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: 
     assert not is_better(problem, best_initial_solution(problem), solution.replicas)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("seed", "tightness", "wrong"),
     # Where all servers are served at once the first run is that of the value.
@@ -335,7 +336,7 @@ def test_what_runs_goes_before_what_would_have_to_grow() -> None:
     assert [item.server for item in solve(source, deadline=LONG_GONE).unserved] == ["a"]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
@@ -351,7 +352,7 @@ def test_what_runs_is_kept_under_saturation_policies_too(seed: int, policy: str,
     assert_no_worse(found, what_runs(source)[: len(found)])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", seeds(4, 36))
 def test_bounds_of_plain_arithmetic_are_below_what_is_reached(seed: int) -> None:
     """Unlimited mixed plans without any time, against those with all of it."""

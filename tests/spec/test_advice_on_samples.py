@@ -223,6 +223,7 @@ def advising(tree: ast.Module) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_advising_message_is_followed() -> None:
     """A case here, or in one of the two other tests of advice, has the message; others are listed."""
     said = [case.message for case in CASES] + [advice.message for advice in ADVICE_OF_MODELS]

@@ -56,6 +56,7 @@ def cost(source: Json) -> float:
 # --- without a limit ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("written", ["unlimited", "Unlimited", "UNLIMITED"])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_an_unlimited_type_equals_one_with_many_cards(written: str, mixed: bool) -> None:  # noqa: FBT001  a parameter
@@ -111,6 +112,7 @@ def test_the_loop_takes_any_number_of_an_unlimited_type() -> None:
 # --- owned cards, and more -------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("owned", [0, 3, 7, 50])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_one_slice_with_more_equals_a_tier_of_that_slice(owned: int, mixed: bool) -> None:  # noqa: FBT001  a parameter
@@ -134,7 +136,7 @@ def paid(system: System, chosen: tuple[int, ...]) -> float:
     return float(sum(table.cost_cents_per_h[c] for c in chosen)) + extra
 
 
-@pytest.mark.few(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_slices_of_a_type_share_the_owned_cards(seed: int) -> None:
     """The optimum equals that of all combinations of one accelerator for each server."""
@@ -148,6 +150,7 @@ def test_slices_of_a_type_share_the_owned_cards(seed: int) -> None:
     assert cost(source) == pytest.approx(min(paid(system, chosen) for chosen in product(*of_server)))
 
 
+@pytest.mark.slow
 def test_a_plan_states_what_more_cards_cost() -> None:
     system = load_system(fleet(with_more(4, 300.0)))
     plan = solve(system)
@@ -161,6 +164,7 @@ def test_a_plan_states_what_more_cards_cost() -> None:
     assert make_report(system).plan.total_cost_cents_per_h == plan.total_cost_cents_per_h
 
 
+@pytest.mark.slow
 def test_a_budget_pays_for_more_cards() -> None:
     free = cost(fleet(with_more(4, 300.0)))
     system = load_system(fleet(with_more(4, 300.0), budget=free - 1.0))
@@ -171,6 +175,7 @@ def test_a_budget_pays_for_more_cards() -> None:
     assert cost(fleet(with_more(4, 300.0), budget=free + 1e-6)) == pytest.approx(free)
 
 
+@pytest.mark.slow
 def test_another_number_keeps_the_price_for_more() -> None:
     system = load_system(fleet(with_more(4, 300.0)))
     changed = solve(system.with_capacity({"H": 8})).total_cost_cents_per_h
@@ -212,6 +217,7 @@ def test_contradicting_prices_are_refused(change: Any, problem: str) -> None:
 # --- the service -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stateful_service_keeps_both_over_a_restart(tmp_path: Path) -> None:
     settings = Settings(stateful=True, state=tmp_path / "fleet.db")
     source = fleet([*with_more(4, 300.0), *counts(G="unlimited")])
@@ -232,6 +238,7 @@ def test_a_stateful_service_keeps_both_over_a_restart(tmp_path: Path) -> None:
         assert service.post("/v1/loads", json={}).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_command_line_solves_verifies_and_sweeps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,7 +75,7 @@ def derived_changes(system: System) -> Iterator[SystemChange]:
                 yield SystemChange(name, item, value)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_derived_change_gives_the_system_of_a_document(sample: str, specs: Path) -> None:
     system = load_system(specs / sample)
@@ -87,7 +87,7 @@ def test_a_derived_change_gives_the_system_of_a_document(sample: str, specs: Pat
     assert accepted > 40
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_removed_field_is_that_of_a_document_without_it(sample: str, specs: Path) -> None:
     system = load_system(specs / sample)
@@ -103,6 +103,7 @@ def test_a_removed_field_is_that_of_a_document_without_it(sample: str, specs: Pa
         assert changed(system, SystemChange(name)) == read(document), name
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sample", [*SAMPLES, "everything"])
 def test_a_load_factor_multiplies_every_stated_load(sample: str, specs: Path) -> None:
     system = load_system(specs / sample)
@@ -139,6 +140,7 @@ def with_written_values(system: System, kind: str, place: str) -> dict[str, Any]
     return document
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_targets_counts_and_card_prices_are_those_of_documents(sample: str, specs: Path) -> None:
     system = load_system(specs / sample)

@@ -187,6 +187,7 @@ def yaml_scalar(text: str) -> object:
     return json.loads(message.partition(", not ")[2])
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -278,6 +279,7 @@ def test_text_that_is_no_document_is_refused_in_one_line(text: str, message: str
     assert re.fullmatch(message, found), found
 
 
+@pytest.mark.slow
 def test_nesting_of_any_depth_is_refused_and_not_followed() -> None:
     # In a process of its own: a stack that overflows takes the whole process with it.
     openings = ("[", '{"a":', "- ")
@@ -317,6 +319,7 @@ def laughs(levels: int, width: int = 10) -> str:
     return "servers:\n" + "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -340,6 +343,7 @@ def test_yaml_alias_bombs_are_rejected_before_expansion(text: str) -> None:
     assert peak_bytes < 200 * 2**20
 
 
+@pytest.mark.slow
 def test_values_that_aliases_stand_for_are_counted_exactly() -> None:
     # A server of 5 values (the object, 2 keys, 2 values), 60,000 more times: 300,000 further ones.
     fitting = "servers:\n- &s {name: s, model: m}\n" + "- *s\n" * 60_000
@@ -347,6 +351,7 @@ def test_values_that_aliases_stand_for_are_counted_exactly() -> None:
     assert "its aliases expand to more" in refusal(lambda: parse_part(fitting + "- *s\n"))
 
 
+@pytest.mark.slow
 def test_merge_keys_of_many_profiles_are_honest() -> None:
     text = "models:\n- &base {name: m, acc: A0, maxBatchSize: 8, atTokens: 64, decodeParms: {alpha: 1}}\n"
     text += "".join(f"- {{<<: *base, acc: A{i}}}\n" for i in range(1, 5001))

@@ -161,7 +161,7 @@ def follow(source: Json, seen: tuple[str, ...] = ()) -> None:
         follow(way, (*seen, state))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("law", LAWS)
 def test_no_advice_leads_in_a_circle(law: str, queue: str | None) -> None:

@@ -96,6 +96,7 @@ def outcome(made: Callable[[], System]) -> System | str:
         return "refused"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(10, 290))
 def test_a_change_equals_an_edit_of_the_text(seed: int, tmp_path: Path) -> None:
     document, path = random_with_routes(seed), tmp_path / "edited.json"

@@ -64,6 +64,7 @@ def documents(draw: st.DrawFn) -> Json:
     }
 
 
+@pytest.mark.slow
 @given(documents())
 @example({"servers": [{"name": text or "x", "model": text or "x"} for text in MISREAD]})
 def test_a_document_survives_json_to_yaml_to_json(
@@ -79,6 +80,7 @@ def test_a_document_survives_json_to_yaml_to_json(
     assert json.loads((folder / "b.json").read_text(encoding="utf-8")) == third
 
 
+@pytest.mark.slow
 @given(documents())
 def test_another_yaml_reader_reads_the_same_text(
     tmp_path_factory: pytest.TempPathFactory, source: Json
@@ -91,6 +93,7 @@ def test_another_yaml_reader_reads_the_same_text(
         assert [item["name"] for item in found[section]] == [item["name"] for item in source[section]]
 
 
+@pytest.mark.slow
 @given(documents() | strategies.documents)
 def test_a_system_survives_its_own_document(source: Json) -> None:
     system = load_system(source)
@@ -100,6 +103,7 @@ def test_a_system_survives_its_own_document(source: Json) -> None:
     assert load_system(json.loads(spec.model_dump_json(by_alias=True))) == system
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["small", "large"])
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
 def test_the_sample_systems_survive_conversion(tmp_path: Path, specs: Path, name: str, suffix: str) -> None:

@@ -132,6 +132,7 @@ WITH_OPTIONS = [
 ]
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize(("topology", "field"), FIELDS)
 def test_each_field_is_found_where_it_stands(topology: str, field: str) -> None:
     load_system(written(topology))
@@ -144,6 +145,7 @@ def test_each_field_is_found_where_it_stands(topology: str, field: str) -> None:
     assert f"servers[0].{field}: {reason}; remove it, or {other}" in faults
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("topology", "option"), WITH_OPTIONS)
 def test_check_finds_each_option_in_its_own_file(
     topology: str, option: str, tmp_path: Path, capsys: Capture
@@ -163,6 +165,7 @@ def test_check_finds_each_option_in_its_own_file(
     assert f"b.yaml:3:3: optimizer.{option}: {reason}; remove it, or {other}" in error
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("topology", "option"), [each for each in WITH_OPTIONS if each[1] in FLAGS])
 def test_solve_refuses_each_option_in_one_line(
     topology: str, option: str, tmp_path: Path, capsys: Capture

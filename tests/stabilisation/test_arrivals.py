@@ -91,6 +91,7 @@ def test_poisson_counts_seldom_jump_and_have_dispersion_one() -> None:
     assert np.mean(dispersions) == pytest.approx(1.0, abs=0.15)
 
 
+@pytest.mark.slow
 def test_the_dispersion_of_batches_is_that_of_their_sizes() -> None:
     """Compound Poisson counts with batches of 1 to 9 requests, also over unequal time spans; n = 2000."""
     rng = np.random.default_rng(2)

@@ -52,7 +52,7 @@ def check(start: str, kinds: Iterable[Kind]) -> None:
         load, now = after(load, now, kind)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("start", DOCUMENTS)
 def test_every_sequence_of_four_snapshots_follows_the_table(start: str) -> None:
     """The 9^4 sequences of the kinds of snapshots, each after a load in a document."""
@@ -62,6 +62,7 @@ def test_every_sequence_of_four_snapshots_follows_the_table(start: str) -> None:
         assert len(reached) == len(KINDS) ** length
 
 
+@pytest.mark.slow
 @drawn(st.sampled_from(list(DOCUMENTS)), st.lists(st.sampled_from(KINDS), max_size=40))
 @settings(max_examples=100)
 def test_longer_sequences_follow_the_table(start: str, kinds: list[Kind]) -> None:

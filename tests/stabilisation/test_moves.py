@@ -52,6 +52,7 @@ def after(loop: Loop, snapshots: int) -> dict[tuple[str, str], int]:
     return desired(loop.decisions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 def test_higher_priorities_take_cards_of_lower_ones(rules: Rules) -> None:
     loop = Loop(
@@ -67,6 +68,7 @@ def test_higher_priorities_take_cards_of_lower_ones(rules: Rules) -> None:
     assert after(loop, 5) == {("a", "H"): 4}
 
 
+@pytest.mark.slow
 def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     """b needs 6 of 5 cards and runs 3; a takes 1, so b keeps its 3, and c, after it, gets 1 of its 2."""
     system = fleet(
@@ -86,6 +88,7 @@ def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     assert verify(more, system)[0] == "6 cards of H are used, with those kept; 5 are available"
 
 
+@pytest.mark.slow
 def test_servers_on_removed_cards_move_before_lower_priorities() -> None:
     models = [profile("m", "H"), profile("m", "G")]
     source = document(
@@ -107,6 +110,7 @@ def test_servers_on_removed_cards_move_before_lower_priorities() -> None:
     assert loop.decisions.servers["code"].targets["G"].reason is TargetReason.not_chosen
 
 
+@pytest.mark.slow
 def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
     source = document(
         [server("s", 1000.0)], [accelerator("A"), accelerator("B", cost=20.0)], {"A": 4, "B": 4},
@@ -127,6 +131,7 @@ def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
     }
 
 
+@pytest.mark.slow
 def test_deadlocked_servers_stay_on_their_accelerators() -> None:
     """a runs on A and is cheaper on B; b the other way round; no card is free."""
     cost = {("m", "A"): 4.0, ("m", "B"): 10.0, ("n", "A"): 10.0, ("n", "B"): 4.0}
@@ -181,6 +186,7 @@ def test_unserved_servers_never_exceed_the_cards() -> None:
     assert desired(loop.decisions) == {("s", "H"): 3, ("u", "H"): 1}
 
 
+@pytest.mark.slow
 def test_held_replicas_do_not_displace_partial_service() -> None:
     """With the policy, b gets the two cards that a leaves; a's window must not keep them."""
     system = fleet(

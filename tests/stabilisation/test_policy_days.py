@@ -23,6 +23,7 @@ def test_the_policy_is_as_good_as_the_former_loop(name: str) -> None:
     assert is_as_good(mine, former), (mine, former)
 
 
+@pytest.mark.slow
 def test_the_policy_beats_a_queue_depth_rule_after_a_step() -> None:
     kind = KINDS["live step x6, 30 s"]
     hours, slow, changes = outcomes(kind, SEEDS, with_headroom(0.0))

@@ -66,6 +66,7 @@ def pairs(count: int, cards: int) -> System:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reported", ["by time", "by report"])
 def test_own_replicas_stay_until_shared_cards_are_ready(reported: str) -> None:
     loop = Loop(pairs(1, 2), Rules(startup_s=100.0))
@@ -92,6 +93,7 @@ def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
     assert desired(decisions) == {}
 
 
+@pytest.mark.slow
 def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[int] = []
     rows = placements.placement_groups

@@ -43,6 +43,7 @@ def start(**changes: Any) -> StarterFacts:
 # --- documents -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_limited", [True, False])
 def test_owned_cards_and_clouds_give_usable_documents(*, is_limited: bool) -> None:
     clouds = Offer("H100", 8, Price(2800, "USD"), "aws"), Offer("H100", 1, Price(300, "USD"), "gcp")
@@ -71,6 +72,7 @@ def test_the_document_says_what_was_asked_for() -> None:
     assert "Azure LLM inference trace 2023" in text
 
 
+@pytest.mark.slow
 def test_new_documents_explain_their_saturation_policy() -> None:
     text = document_of(start(demands=(Demand("chat", "5000/s"),)))
     before, _, _ = text.partition("optimizer: {saturationPolicy: PriorityExhaustive}\n")
@@ -139,6 +141,7 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
     assert problem in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
@@ -162,6 +165,7 @@ def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said
         ]
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_named_with_its_reason() -> None:
     facts = start(offers=(H100, L40S, Offer("H100", 8, Price(2000, "USD"), "", 16)))
     notes = notes_of(facts)
@@ -192,6 +196,7 @@ def test_cards_that_nothing_runs_on_are_not_counted() -> None:
     assert dict(system_of(document_of(facts)).capacity) == {"H100": 16}
 
 
+@pytest.mark.slow
 def test_targets_weights_and_saturation_are_those_given() -> None:
     facts = start(
         weights="fp8",
@@ -265,6 +270,7 @@ def test_a_wrong_or_missing_fact_is_one_line(
 RENTED = "H200::3.90USD/h"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("unit", ["10/s", "600/min", "10 rps", "600rpm"])
 def test_the_unit_of_a_rate_that_the_message_offers_works(unit: str, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
@@ -273,6 +279,7 @@ def test_the_unit_of_a_rate_that_the_message_offers_works(unit: str, run: Run, t
     assert server.current.load.arrival_rate_rpm == 600
 
 
+@pytest.mark.slow
 def test_owned_and_rented_types_keep_what_was_said(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     cards = ["--accelerator", "H100:24:2.10USD/h", "--accelerator", RENTED]
@@ -289,6 +296,7 @@ def is_without_notes(text: str) -> bool:
     return "note:" not in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", [1, -1])
 def test_more_of_an_owned_type_costs_the_rent_once(order: int, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
@@ -341,6 +349,7 @@ def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
     assert load_system(path).capacity == {"H100": 8}
 
 
+@pytest.mark.slow
 def test_the_document_passes_check_without_warnings(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     cards = ["--accelerator", "H100:16:3.50USD/h", "--accelerator", "L4:8:0.60USD/h"]
@@ -552,6 +561,7 @@ def test_two_clouds_stand_side_by_side(tmp_path: Path) -> None:
     assert plan.total_cost_cents_per_h == 8000
 
 
+@pytest.mark.slow
 def test_an_offer_of_several_cards_is_a_node(run: Run, tmp_path: Path) -> None:
     """One replica of four cards and one of one card share a rented node of eight; three cards are free."""
     path = tmp_path / "system.yaml"
@@ -587,6 +597,7 @@ def test_owned_and_rented_nodes_and_single_cards() -> None:
     assert [one.max_nodes for one in system_of(document_of(facts)).nodes.values()] == [2, 2]
 
 
+@pytest.mark.slow
 def test_instances_of_a_skypilot_file_are_nodes(tmp_path: Path) -> None:
     path = tmp_path / "vms.csv"
     path.write_text(SKYPILOT)

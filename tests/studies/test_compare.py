@@ -29,6 +29,7 @@ def large(specs: Path) -> Comparison:
 # --- sums ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scarcity_costs_what_two_solves_say(large: Comparison, specs: Path) -> None:
     """Source: issues 2 and 3 of this project, 26,300.5 limited and 18,205 unlimited."""
     sample = load_system(specs / "large")
@@ -39,6 +40,7 @@ def test_scarcity_costs_what_two_solves_say(large: Comparison, specs: Path) -> N
     assert large.relative_cost_difference == pytest.approx(8095.5 / 18205)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "plans"), [("large", "single"), ("small", "mixed")])
 def test_the_parts_of_the_samples_add_up_exactly(name: str, plans: str, specs: Path) -> None:
     """Their prices are multiples of a quarter of a cent: every sum is exact in binary."""
@@ -232,6 +234,7 @@ def test_a_server_counts_in_its_class_of_each_side() -> None:
 # --- equal sides -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_system_beside_itself_is_the_same(specs: Path) -> None:
     sample = load_system(specs / "small")
     found = compare(sample, sample)
@@ -269,6 +272,7 @@ def test_nothing_that_runs_is_compared_like_anything_else(units: dict[str, int],
 # --- load changes ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_after_a_load_change_the_first_plan_is_what_runs(specs: Path) -> None:
     """Eq. 31 of docs/math.md, added up from the rows; the penalty of the sample is the default, 0.1."""
     sample = load_system(specs / "large")
@@ -287,6 +291,7 @@ def test_after_a_load_change_the_first_plan_is_what_runs(specs: Path) -> None:
     assert found.transition_value_cents_per_h == pytest.approx(float(value), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_all_pools_of_a_mixed_plan_run_before_a_load_change(specs: Path) -> None:
     sample = load_system(specs / "small").with_options(heterogeneous=True)
     changed = scale_loads(sample, 1.05)
@@ -353,6 +358,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 # --- options, notes, bytes -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_options_apply_to_the_second_side_only(specs: Path) -> None:
     sample = load_system(specs / "small")
     found = compare(sample, second_options={"heterogeneous": True}, unlimited=True)
@@ -384,7 +390,7 @@ def test_running_replicas_that_hide_scarcity_are_noted() -> None:
     assert any("what runs now" in note for note in found.notes)
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
     rng = random.Random(seed)
@@ -403,6 +409,7 @@ ways: list[Callable[[System], Comparison]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ways)
 def test_the_document_survives_json(way: Callable[[System], Comparison], specs: Path) -> None:
     found = way(load_system(specs / "small"))

@@ -35,7 +35,7 @@ def amounts(costs: Iterable[PlanCost]) -> float:
     return fsum(cost.amount_cents_per_h for cost in costs)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [TIERS, RENTALS, *mostly_slow(range(300), 12)])
 def test_rows_add_up_to_the_total(seed: int) -> None:
     system = load_system(random_with_routes(seed))
@@ -82,7 +82,7 @@ def sums(system: System, found: Comparison) -> None:
     assert sum(len(group.rows) for group in groups.values()) == len(table.rows)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [TIERS, RENTALS])
 def test_tables_have_a_row_for_every_other_cost(seed: int) -> None:
     system = load_system(random_with_routes(seed))

@@ -35,6 +35,7 @@ def size(system: System) -> tuple[int, float, int]:
     return cards, plan.total_cost_cents_per_h, len(system.streams) - len(plan.unserved)
 
 
+@pytest.mark.slow
 def test_the_middle_is_that_of_a_plan_of_its_own() -> None:
     system = load_system(source())
     found = price_of_estimates(system, solve(system))
@@ -46,6 +47,7 @@ def test_the_middle_is_that_of_a_plan_of_its_own() -> None:
     assert found.middle.cards < found.upper.cards
 
 
+@pytest.mark.slow
 def test_a_scarce_fleet_serves_more_with_the_middle() -> None:
     system = load_system(source() | {"count": [{"type": "H100", "count": 24}]})
     found = price_of_estimates(system, solve(system))
@@ -54,6 +56,7 @@ def test_a_scarce_fleet_serves_more_with_the_middle() -> None:
     assert (found.upper.served_in_full, found.middle.served_in_full, found.servers) == (0, 1, 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", ["middle", "lower"])
 def test_other_ends_and_measured_times_have_no_price(end: str) -> None:
     system = load_system(source(estimates=end))
@@ -73,6 +76,7 @@ def test_an_interrupted_solve_is_not_used(monkeypatch: pytest.MonkeyPatch) -> No
     assert estimates_section(found, plan).notes == ["Typical: not computed in time."]
 
 
+@pytest.mark.slow
 def test_solve_and_the_report_show_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "system.json"
     path.write_text(json.dumps(source()))

@@ -108,6 +108,7 @@ def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
             assert_effect_is_the_difference(option.forced.effect, plan, forced, list(source.servers))
 
 
+@pytest.mark.slow
 def test_a_sole_accelerator_has_no_serving_alternative() -> None:
     source = system(
         [server("a", accelerators=["A0"]), server("b", 120.0)],
@@ -125,7 +126,7 @@ def test_a_sole_accelerator_has_no_serving_alternative() -> None:
 # --- units -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_value_of_a_unit_is_the_difference_of_two_solves(seed: int, *, mixed: bool) -> None:
@@ -175,6 +176,7 @@ def test_a_step_of_power_or_money_changes_plans(option: str) -> None:
     assert moved >= 8  # by the watt and by the cent it is 0
 
 
+@pytest.mark.slow
 def test_a_step_serves_the_unserved_server_that_needs_least() -> None:
     cards = [
         accelerator("A", cost=40.0) | {"power": {"idle": 50, "full": 400, "midPower": 300, "midUtil": 0.5}}
@@ -190,6 +192,7 @@ def test_a_step_serves_the_unserved_server_that_needs_least() -> None:
     assert item.one_fewer is None  # there are less than 200 cents/h
 
 
+@pytest.mark.slow
 def test_a_server_that_the_budget_leaves_out_needs_more_of_it() -> None:
     source = system(
         [server("small", replicas=1), server("large", replicas=5)],
@@ -204,6 +207,7 @@ def test_a_server_that_the_budget_leaves_out_needs_more_of_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_repair_names_served_servers_that_it_leaves_out() -> None:
     """With enough cards the budget serves the server with more load instead."""
     servers = [server("large", 100.0, replicas=5), server("small", replicas=1)]
@@ -217,6 +221,7 @@ def test_a_repair_names_served_servers_that_it_leaves_out() -> None:
     assert [item.server for item in solve(source.with_capacity({"A": 5})).unserved] == ["small"]
 
 
+@pytest.mark.slow
 def test_units_of_an_unlimited_plan_have_no_worth() -> None:
     found = explain(a_random_system(1), unlimited=True)
     assert {(item.limit, item.left, item.one_more, item.one_fewer) for item in found.types} == {
@@ -305,6 +310,7 @@ def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mix
     assert {kind: n for kind, n in alone.items() if n is not None} == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", mostly_slow([5, 6, 7], 1))
 def test_relaxed_targets_are_the_least_that_serve_everything(units: int) -> None:
     source = system(
@@ -347,6 +353,7 @@ def test_a_goodput_target_is_given_up_with_its_last_limit() -> None:
     assert bool(repair.relaxations) == looser.complete
 
 
+@pytest.mark.slow
 def test_where_no_single_target_is_enough_the_repair_says_so() -> None:
     source = system(
         [server("a", service="tin"), server("b")],
@@ -378,6 +385,7 @@ def test_what_no_unit_serves_is_said_in_words() -> None:
     assert repair.summary == "no number of cards and no single target serves a, b"
 
 
+@pytest.mark.slow
 def test_cheapest_repair_has_least_cost_with_running_servers() -> None:
     source = system(
         [server("a", 100.0, current=running("A1", 4, 40.0)), server("b", replicas=1)],
@@ -425,6 +433,7 @@ def test_repair_counts_units_of_servers_that_precede(
 # --- targets ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS[1::2])
 def test_price_of_a_target_is_the_difference_of_two_solves(seed: int) -> None:
     source, found = a_random_system(seed), explanation(seed)
@@ -438,6 +447,7 @@ def test_price_of_a_target_is_the_difference_of_two_solves(seed: int) -> None:
 # --- the whole -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rejected_pairs_match_candidates_nearest_first() -> None:
     source = generate_system(6, 8, 3, seed=2)
     candidates = find_candidates(source)
@@ -450,6 +460,7 @@ def test_rejected_pairs_match_candidates_nearest_first() -> None:
         assert all(factor >= 1 for factor in factors)
 
 
+@pytest.mark.slow
 def test_the_greedy_solver_is_not_explained_but_the_exact_one() -> None:
     source = generate_system(5, 5, 2, seed=3)
     found = explain(source.with_options(milp_solver=False))
@@ -463,7 +474,7 @@ def test_an_unknown_server_is_an_error_with_the_nearest_name() -> None:
         explain(scarce(0), "s00")
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"unlimited": True}, {"heterogeneous": True}])
 def test_the_document_is_the_same_from_its_own_json(options: dict[str, Any]) -> None:
     found = explain(scarce(1), **options)
@@ -496,6 +507,7 @@ def test_a_question_that_is_not_solved_in_time_has_an_interval() -> None:
     assert "interval" not in whole.to_json()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_fleet_without_cards_is_explained_at_time_limit_0(*, mixed: bool) -> None:
     source = generate_system(4, 4, 3, seed=1)

@@ -148,6 +148,7 @@ def test_blocks_that_do_not_differ_keep_their_solutions() -> None:
     assert not solved
 
 
+@pytest.mark.slow
 def test_bounds_behind_an_open_level_of_a_block_are_trivial() -> None:
     problem = build_problem(find_candidates(load_system(random_coupled(5))))
     known = solve_in_blocks(problem, whole, Deadline.after(3600))
@@ -169,6 +170,7 @@ def test_bounds_behind_an_open_level_of_a_block_are_trivial() -> None:
 # --- words -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_looser_targets_find_the_patterns_of_shared_cards_again() -> None:
     """Rates on parts of cards depend on the targets, like those on whole cards."""
     document = random_coupled(2)
@@ -213,6 +215,7 @@ def test_a_small_model_without_cards_leaves_all_to_the_large_one() -> None:
     assert not solve(with_fewer(document, "A100", 0)).allocations.get("chat-8b")
 
 
+@pytest.mark.slow
 def test_an_unserved_route_names_its_router() -> None:
     document = yaml.safe_load((SPECS / "routes.yaml").read_text(encoding="utf-8"))
     text = text_of(explain(with_fewer(document, "H100", 8).with_capacity({"A100": 8})))

@@ -77,6 +77,7 @@ def test_one_accelerator_is_reserved_up_to_where_it_pays(units: int, share: floa
     assert policies(found)["fewest cards by the hour"].unit_hours == sum(DAY)
 
 
+@pytest.mark.slow
 def test_startups_rented_and_reserved_cards_add_up() -> None:
     system = one_type(99, 5.0)
     found = plan_horizon(system, trace(system, *[(load,) for load in DAY], hours=0.5))
@@ -117,6 +118,7 @@ def test_hours_state_which_servers_lack_their_reserve() -> None:
     }
 
 
+@pytest.mark.slow
 def test_one_plan_for_the_peak_keeps_all_reserves() -> None:
     """It is no policy if the cards do not suffice for them."""
     assert PEAK in policies(plan_horizon(SPARED, trace(SPARED, (1,), (2,))))
@@ -214,6 +216,7 @@ def test_tiny_horizons_match_brute_force() -> None:
         assert total(found.policies[0]) == pytest.approx(best)
 
 
+@pytest.mark.slow
 def test_moving_between_hours_costs_the_transition_penalty() -> None:
     """B is cheap for one replica (it carries more), A for many of them: with a penalty nothing moves."""
     models = [profile("m", "A"), profile("m", "B", alpha=10.0)]
@@ -235,6 +238,7 @@ def test_moving_between_hours_costs_the_transition_penalty() -> None:
     assert stayed.total_cost == 50
 
 
+@pytest.mark.slow
 def test_every_policy_pays_for_moves_at_list_price() -> None:
     """The fewest cards for 1, 3 and 1 replicas: two of B carry what four of A do, three replicas need A."""
     cards = [accelerator("A", cost=10.0), accelerator("B", cost=40.0, multiplicity=1)]

@@ -63,6 +63,7 @@ MISSED = {14}
 FACTORS = (0.4, 1.0, 0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow([0, *range(3, 20)], 1))
 def test_a_route_over_three_hours_matches_brute_force(seed: int) -> None:
     system = routed(seed)
@@ -143,6 +144,7 @@ def test_the_largest_rate_is_where_the_division_ends(seed: int) -> None:
     assert most * 60 == pytest.approx(system.routes["r0"].arrival_rate_rpm * low, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_trace_names_a_route(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "day.csv"
     trace.write_text("time,chat\n0,1200\n3600,6000\n7200,0\n", encoding="utf-8")

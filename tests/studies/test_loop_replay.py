@@ -78,6 +78,7 @@ def test_a_significant_fall_frees_replicas_after_a_start_up_time() -> None:
     assert after[-1] == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_two_hours_of_constant_load_change_nothing(seed: int) -> None:
     """Poisson counts at 60 % of five replicas; the plan needs three, which the server has."""

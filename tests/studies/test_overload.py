@@ -105,6 +105,7 @@ def test_no_policy_is_tried_for_routes() -> None:
     assert find_overload(system, plan) is None
 
 
+@pytest.mark.slow
 def test_repaired_plans_are_compared_at_the_same_rates() -> None:
     """Replicas that keep their targets at half of their rate serve half as much of chat."""
     system = load_system(fleet())
@@ -163,6 +164,7 @@ def test_no_other_options_are_solved_for_other_tables(
 # --- the policy as a flag --------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["priorityexhaustive", "PriorityRoundRobin", "roundrobin", "None"])
 def test_the_flag_is_the_option_of_the_document(
     policy: str, path: Path, capsys: pytest.CaptureFixture[str]
@@ -173,6 +175,7 @@ def test_the_flag_is_the_option_of_the_document(
     assert capsys.readouterr().out == solve(load_system(fleet(saturationPolicy=named))).to_json() + "\n"
 
 
+@pytest.mark.slow
 def test_wherever_a_command_solves_it_takes_a_policy(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ def large() -> System:
     return load_system(ROOT / "specs" / "large")
 
 
+@pytest.mark.slow
 def test_the_whole_picture_has_every_panel(large: System) -> None:
     figure = make_figure(large, "plan")
     titles = [panel.title for panel in figure.panels]
@@ -30,6 +31,7 @@ def test_the_whole_picture_has_every_panel(large: System) -> None:
     assert figure.note == "26,300.50 cents/h; all 27 servers served in full"
 
 
+@pytest.mark.slow
 def test_other_costs_are_stated() -> None:
     figure = make_figure(load_system(ROOT / "specs" / "robust.yaml"), "plan")
     assert figure.note.endswith("; the total includes price tiers (-1,440.00) and rented services (72.58)")
@@ -52,6 +54,7 @@ def test_latencies_are_shown_as_shares_of_their_targets() -> None:
     assert {bar.name: bar.marks for bar in changed.bars} == {"a": first.values, "b": second.values}
 
 
+@pytest.mark.slow
 def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
     plan = solve(large)
     panel = grid(make_figure(large, "assignment"))
@@ -63,6 +66,7 @@ def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
             assert cell.group == large.accelerators[pool.accelerator].type
 
 
+@pytest.mark.slow
 def test_types_add_up_to_the_plan_and_mark_existing_cards(large: System) -> None:
     plan = solve(large)
     panel = bars(make_figure(large, "types"))
@@ -74,6 +78,7 @@ def test_types_add_up_to_the_plan_and_mark_existing_cards(large: System) -> None
     assert bars(make_figure(large.with_options(unlimited=True), "types")).mark == ""
 
 
+@pytest.mark.slow
 def test_after_a_change_of_the_load_the_plan_before_is_marked(large: System) -> None:
     after = scale_loads(large, 1.2)
     figure = make_figure(after, "plan", before=large)
@@ -120,6 +125,7 @@ def test_grids_add_up_servers_of_a_model_and_class() -> None:
     assert grid(make_figure(one, "load")).cells[0][0].text == "120/min, 16 → 64"
 
 
+@pytest.mark.slow
 def test_of_very_many_servers_the_tightest_are_shown_first() -> None:
     many = load_system(generate_document(100, 6, 3, seed=1))
     figure = make_figure(many, "targets")
@@ -134,6 +140,7 @@ def test_of_very_many_servers_the_tightest_are_shown_first() -> None:
     assert figure.note.endswith(f"the {MAX_ROWS} tightest of 100 servers")
 
 
+@pytest.mark.slow
 def test_every_class_has_its_field_however_many_there_are() -> None:
     many = load_system(generate_document(100, 6, 3, seed=1))
     for kind in ("load", "assignment"):
@@ -144,6 +151,7 @@ def test_every_class_has_its_field_however_many_there_are() -> None:
         assert "shown" not in figure.note
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -167,6 +175,7 @@ def test_a_fleet_that_runs_nothing_has_its_pictures(case: dict[str, object], wor
     assert figure.panels or kind == "nodes"
 
 
+@pytest.mark.slow
 def test_overview_has_every_server_once(large: System) -> None:
     source = large.with_load("Free-llama_7b", arrival_rate_rpm=0)
     overview = describe(source, solve(source))
@@ -190,6 +199,7 @@ def test_the_report_is_about_the_plan_that_solve_finds(specs: Path) -> None:
     assert type(report).model_validate_json(report.to_json()) == report
 
 
+@pytest.mark.slow
 def test_percentiles_and_shares_use_their_own_targets() -> None:
     """Not the mean against the limit of a percentile, nor against that of single requests."""
     chat = load_system(ROOT / "specs" / "chat.yaml")
@@ -218,6 +228,7 @@ def test_percentiles_and_shares_use_their_own_targets() -> None:
     assert missed == pytest.approx(100 * pool.targets[0].value / 0.03)
 
 
+@pytest.mark.slow
 def test_pictures_show_what_routes_send_to_their_servers() -> None:
     system = load_system(ROOT / "specs" / "routes.yaml")
     use = solve(system).routes["chat"]
@@ -241,6 +252,7 @@ def test_pictures_show_the_servers_of_shared_queues() -> None:
     assert [cell.text for cell in row] == ["3 × H100", "in chat", "in chat"]
 
 
+@pytest.mark.slow
 def test_reports_have_the_servers_of_shared_queues() -> None:
     system = load_system(ROOT / "specs" / "shared-queue.yaml")
     report = make_report(system)

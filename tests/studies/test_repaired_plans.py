@@ -55,6 +55,7 @@ def repaired() -> RepairedPlan:
     return repair_plan(system(), EffortOptions(requests=SHORT))
 
 
+@pytest.mark.slow
 def test_repair_adds_replicas_until_targets_are_met() -> None:
     found, first = repaired(), solve(system())
     assert found.cost_before_cents_per_h == first.total_cost_cents_per_h
@@ -120,6 +121,7 @@ def test_what_no_load_holds_is_rejected_and_named() -> None:
     assert verify(plan, system()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["None", "PriorityExhaustive"])
 def test_targets_that_units_cannot_keep_are_named_as_lost(policy: str) -> None:
     made = system(accelerators=["A"]).with_options(unlimited=False, saturation_policy=policy)
@@ -139,6 +141,7 @@ def test_targets_that_units_cannot_keep_are_named_as_lost(policy: str) -> None:
         assert 0.5 < lost.served_fraction < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_random_plans_hold_after_repair(seed: int) -> None:
     raw = generate_document(4, 6, 2, seed, 2.0)
@@ -163,6 +166,7 @@ def test_random_plans_hold_after_repair(seed: int) -> None:
         } - promised
 
 
+@pytest.mark.slow
 def test_a_mixed_plan_is_repaired() -> None:
     made = system().with_options(unlimited=False, heterogeneous=True).with_capacity({"A": 12, "B": 40})
     found = repair_plan(made, EffortOptions(requests=SHORT))

@@ -64,6 +64,7 @@ def test_noise_changes_nothing_and_costs_little(tmp_path: Path, mean_rpm: float)
     assert followed.changes_per_h > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "step"), mostly_slow([(20.0, 60.0), (200.0, 400.0)], 1))
 def test_a_step_is_followed_at_once(tmp_path: Path, before: float, step: float) -> None:
     chance, system = np.random.default_rng(3), fleet(before)
@@ -74,6 +75,7 @@ def test_a_step_is_followed_at_once(tmp_path: Path, before: float, step: float) 
     assert ruled.points[first].desired >= every.points[first].desired
 
 
+@pytest.mark.slow
 def test_requests_missed_during_startup_are_counted(tmp_path: Path) -> None:
     system = fleet(20.0)
     loads = trace(tmp_path / "loads.csv", lambda i: 20.0 if i < 10 else 80.0, 30)
@@ -140,6 +142,7 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, problem:
     assert str(caught.value).startswith(str(path))
 
 
+@pytest.mark.slow
 def test_the_command_shows_a_table_json_and_a_picture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +166,7 @@ def test_the_command_shows_a_table_json_and_a_picture(
     assert "must end in one of" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_flags_of_solving_count_in_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three replicas of about 540 requests/min each are wanted of two cards."""
     loads = trace(tmp_path / "loads.csv", lambda _: 1500.0, 3)

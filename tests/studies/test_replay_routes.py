@@ -141,6 +141,7 @@ def test_no_request_is_missed_twice(seed: int) -> None:
     assert sum(missed.values()) <= load.offered_rpm
 
 
+@pytest.mark.slow
 def test_an_unserved_route_misses_every_request_once() -> None:
     system = fleet(cards=1)
     steps = trace(system, [900.0, 900.0, 30.0, 30.0])
@@ -183,6 +184,7 @@ def test_the_division_is_that_of_the_plan() -> None:
     assert load.rerun_rpm == pytest.approx(2 * plan.routes["r"].rerun_rpm)
 
 
+@pytest.mark.slow
 def test_the_command_replays_routes(specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loads = tmp_path / "loads.csv"
     loads.write_text("time,chat\n0,6000\n60,6500\n120,5000\n", encoding="utf-8")

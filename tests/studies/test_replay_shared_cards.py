@@ -140,6 +140,7 @@ def test_more_cards_take_requests_once_they_are_ready(sample: System) -> None:
     assert followed(system, steps, 150.0).missed == pytest.approx((1 + 2.5) * late)
 
 
+@pytest.mark.slow
 def test_rules_leave_shared_cards_to_the_plan(sample: System) -> None:
     steps = trace(sample, FACTORS)
     every, ruled, _ = replay(sample, steps, {FOLLOWED: Rules(), "ruled": RECOMMENDED}, 0.0).variants

@@ -79,6 +79,7 @@ def assert_difference(effect: Effect, before: Plan, after: Plan) -> None:
     assert changed == {n for n in short[0].keys() | short[1].keys() if short[0].get(n) != short[1].get(n)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", mostly_slow(CASES, 1))
 def test_card_values_include_reserves(case: int) -> None:
     system, found = system_of(case), explained(case)
@@ -110,6 +111,7 @@ def test_repairs_give_all_reserves(case: int) -> None:
         assert set(plan.lacks_reserve) - plan.left_out.keys() <= no_reserve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_alternatives_state_lost_reserves(case: int) -> None:
     system, found = system_of(case), explained(case)
@@ -123,6 +125,7 @@ def test_alternatives_state_lost_reserves(case: int) -> None:
                 assert_difference(item.next_best.effect, found.plan, solve(kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_target_prices_include_reserves(case: int) -> None:
     system, found = system_of(case), explained(case)
@@ -132,6 +135,7 @@ def test_target_prices_include_reserves(case: int) -> None:
         assert_difference(item.effect, found.plan, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_headroom_ends_at_the_next_replica(case: int) -> None:
     system, found = system_of(case).with_options(unlimited=True, budget_cents_per_h=None), explained(case)
@@ -179,6 +183,7 @@ def test_options_list_the_planned_replicas(case: int) -> None:
             assert option.with_reserve is None or option.with_reserve.num_replicas > pool.num_replicas
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", mostly_slow(CASES, 1))
 def test_sweeps_count_missing_reserves(case: int) -> None:
     system = system_of(case)
@@ -190,6 +195,7 @@ def test_sweeps_count_missing_reserves(case: int) -> None:
             assert (point.reserves, point.lacks_reserve) == (len(plan.reserves), plan.lacks_reserve)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_unequal_comparisons_do_not_lead_with_money(case: int) -> None:
     system = system_of(case)
@@ -213,6 +219,7 @@ def test_unequal_comparisons_do_not_lead_with_money(case: int) -> None:
         assert [side and side.lack_reserve for side in figures] == [len(side.lacks_reserve) for side in sides]
 
 
+@pytest.mark.slow
 def test_alternatives_exclude_only_the_chosen_accelerators() -> None:
     """With a policy, the plan on that accelerator alone can serve other loads."""
     source = load_system(Path(__file__).parents[1] / "data" / "reserves" / "stock.yaml")

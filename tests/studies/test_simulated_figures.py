@@ -30,6 +30,7 @@ def series(figure: Figure, name: str, i: int = 0) -> dict[float, float]:
     return {round(y, 6): x for x, y in curve(figure, i, name).items()}
 
 
+@pytest.mark.slow
 def test_distribution_matches_closed_form_and_simulation(chat: System, pool: SimulatedPool) -> None:
     figure = make_figure(chat, "distribution")
     assert len(figure.panels) == 3
@@ -51,11 +52,13 @@ def test_without_percentiles_the_distribution_is_simulated_only() -> None:
     assert "the queue model 'reference' computes means only" in figure.note
 
 
+@pytest.mark.slow
 def test_a_target_far_beyond_a_distribution_does_not_squash_it(chat: System) -> None:
     relaxed = chat.with_load(SERVER, arrival_rate_rpm=60.0)
     assert curves(make_figure(relaxed, "distribution")).guides == ()
 
 
+@pytest.mark.slow
 def test_the_load_of_the_plan_is_marked(chat: System) -> None:
     (planned,) = solve(chat).allocations[SERVER]
     load = planned.arrival_rate_rpm / planned.num_replicas
@@ -65,6 +68,7 @@ def test_the_load_of_the_plan_is_marked(chat: System) -> None:
     assert marks["target"] == 1000.0
 
 
+@pytest.mark.slow
 def test_curves_show_the_percentile_that_a_target_is_about(chat: System) -> None:
     (planned,) = solve(chat).allocations[SERVER]
     known = {figure.measure: figure.value for figure in planned.targets}

@@ -59,6 +59,7 @@ def system(**server: object) -> System:
     })  # fmt: skip
 
 
+@pytest.mark.slow
 def test_simulated_pools_agree_with_their_queue_model() -> None:
     made = system()
     plan = solve(made)
@@ -190,6 +191,7 @@ def test_the_command_writes_tables_rows_and_the_document(
     assert len({row.count(",") for row in rows}) == 1
 
 
+@pytest.mark.slow
 def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(ROOT / "specs/small")
     assert main(["solve", path, "--simulate", "--json"]) == 0
@@ -216,6 +218,7 @@ def continuous() -> System:
     return replace(made, profiles={(profile.name, profile.accelerator): profile for profile in profiles})
 
 
+@pytest.mark.slow
 def test_simulated_percentiles_include_predictions() -> None:
     made = continuous()
     plan = solve(made)
@@ -239,6 +242,7 @@ def test_simulated_percentiles_include_predictions() -> None:
     assert "predictedPercentiles" not in linear.model_dump_json(by_alias=True)
 
 
+@pytest.mark.slow
 def test_predicted_percentiles_are_columns_where_any_are_known() -> None:
     made = continuous()
     rows = list(csv.DictReader(simulation_csv(simulate_plan(made, SimulateOptions())).splitlines()))
@@ -251,6 +255,7 @@ def test_predicted_percentiles_are_columns_where_any_are_known() -> None:
 # --- verdicts ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("times", "verdict", "met"),
     [(2.0, "held", True), (1.0001, "close", True), (0.9999, "close", False), (0.5, "missed", False)],

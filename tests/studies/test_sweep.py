@@ -118,6 +118,7 @@ def test_a_value_out_of_range_is_refused_with_its_field(value: str) -> None:
 # --- points ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_points_are_the_plans_of_the_changed_systems() -> None:
     system = two_types(transitionPenalty=0)
     found = swept(system, "load=0.5,1,2", "count:H100=0,4", "cost:L4=10,50")
@@ -147,6 +148,7 @@ def every_integer(system: System, kind: str, last: int) -> list[tuple[float, flo
     return [tuple(each[:3]) for each in ranges]  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["None", "RoundRobin"])
 @pytest.mark.parametrize("seed", seeds(1, 11))
 def test_ranges_of_integers_are_those_of_planning_each(seed: int, policy: str) -> None:
@@ -161,6 +163,7 @@ def test_ranges_of_integers_are_those_of_planning_each(seed: int, policy: str) -
     assert found.exact
 
 
+@pytest.mark.slow
 def test_breakpoints_of_a_small_fleet_are_where_a_replica_fits() -> None:
     found = swept(two_types(transitionPenalty=0), "count:L4=0..1000000")
     # chat needs 3 L4 and code 2; the one H100 alone serves neither
@@ -186,6 +189,7 @@ def test_binding_limits_are_those_that_block_better_candidates() -> None:
     assert point.binds == (SweepBinding(limit="cards", item="L4", unserved=0, dearer=1),)
 
 
+@pytest.mark.slow
 def test_relaxing_what_does_not_bind_changes_nothing() -> None:
     for seed in range(12):
         system = load_system(random_document(random.Random(seed)))
@@ -210,6 +214,7 @@ def test_a_server_without_candidates_is_counted_apart() -> None:
 # --- stopped and resumed ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_resumed_sweep_plans_only_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system, file = two_types(), tmp_path / "points.jsonl"
     whole = swept(system, "load=0.5..2/20").to_json()
@@ -246,6 +251,7 @@ def test_files_of_other_systems_and_other_files_are_refused(tmp_path: Path) -> N
         swept(two_types(), "load=1", resume=tmp_path)
 
 
+@pytest.mark.slow
 def test_progress_is_told_up_to_the_last_point() -> None:
     told: list[tuple[int, int]] = []
 

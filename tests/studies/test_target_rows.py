@@ -92,6 +92,7 @@ def test_members_of_a_queue_follow_it() -> None:
 # --- what decides ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deciding_limits_follow_from_the_maximum_rate(gpus: tuple[System, Plan]) -> None:
     system, plan = gpus
     found = {name: decider for (name, _), decider in deciding_limits(system, plan).items()}
@@ -137,6 +138,7 @@ def test_versions_count_as_one_server() -> None:
 # --- unserved load and costs -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_shortage_counts_servers_and_requests_separately(overloaded: tuple[System, Plan]) -> None:
     system, plan = overloaded
     found = find_shortage(system, plan)
@@ -164,6 +166,7 @@ def test_a_complete_plan_has_no_shortage(gpus: tuple[System, Plan]) -> None:
     assert find_shortage(*gpus) is None
 
 
+@pytest.mark.slow
 def test_costs_are_an_interval_with_what_to_measure_first(gpus: tuple[System, Plan]) -> None:
     system, plan = gpus
     price = price_of_estimates(system, plan)
@@ -179,6 +182,7 @@ def test_costs_are_an_interval_with_what_to_measure_first(gpus: tuple[System, Pl
         assert 0 < gain.saving_cents_per_h <= plan.total_cost_cents_per_h - typical.total_cost_cents_per_h
 
 
+@pytest.mark.slow
 def test_saving_of_the_only_estimated_server_is_the_difference(gpus: tuple[System, Plan]) -> None:
     name, spec = "agents-llama-3.1-70b", gpus[0].to_spec()
     servers = tuple(one for one in spec.servers if one.name == name)

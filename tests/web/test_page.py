@@ -46,6 +46,7 @@ def cost(path: Path) -> str:
     return Money.of(plan).text(plan.total_cost_cents_per_h)
 
 
+@pytest.mark.slow
 def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     journey.save_into(tmp_path)
     journey.open("/", ".cm-content")
@@ -65,6 +66,7 @@ def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     journey.check()
 
 
+@pytest.mark.slow
 def test_from_a_broken_file_to_a_plan(journey: Journey, specs: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(BROKEN)
     journey.open("/", ".cm-content")
@@ -104,6 +106,7 @@ def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) 
     journey.check()
 
 
+@pytest.mark.slow
 def test_a_server_is_explained(journey: Journey) -> None:
     journey.open("/?open=sample:small", ".fact")
     journey.press("Premium-llama_13b")

@@ -35,6 +35,7 @@ def test_a_browser_without_a_key_is_sent_to_sign_in(port: int) -> None:
     assert ask(port, "GET", "/web/", Cookie="inferplan_key=%%%").status == 303
 
 
+@pytest.mark.slow
 def test_the_key_is_in_a_cookie_that_stays_here(port: int) -> None:
     answer = ask(port, "POST", "/web/sign-in?open=sample:small", f"key={KEY}".encode())
     assert (answer.status, answer.headers["location"]) == (303, "/web/?open=sample:small")
@@ -97,6 +98,7 @@ def test_without_the_extra_the_command_says_what_to_install(
     is_one_line(run("web", specs / "small", "--port", "0", "--no-browser"), "run: pip install -e '.[web]'")
 
 
+@pytest.mark.slow
 def test_the_command_of_the_documentation_serves_the_page(tmp_path: Path) -> None:
     (line,) = re.findall(r"^inferplan (web .*)$", read_page("web.md").partition("## ")[0], re.MULTILINE)
     with served(tmp_path / "log", *line.split(), "--no-browser") as address:

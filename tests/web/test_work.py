@@ -56,6 +56,7 @@ def test_a_document_over_the_limits_of_the_service_is_a_finding() -> None:
     assert "3" in found.problem
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_solve() -> None:
     opened = open_text(json.dumps(SMALL), SETTINGS)
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
@@ -86,6 +87,7 @@ def test_key_figures_state_what_is_missing() -> None:
     assert view.status.startswith("Every server is served in full. 1 server lacks its reserve: s. Proved: ")
 
 
+@pytest.mark.slow
 def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
     """gpus.yaml at 2.5 times the load: five of ten servers are not served in full."""
     base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
@@ -106,6 +108,7 @@ def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_typical_cost_and_what_to_measure_first_follow_the_plan(specs: Path) -> None:
     base = open_text((specs / "gpus.yaml").read_text("utf-8"), ROOMY).base
     view = plan_view(base, Changes(), ROOMY)
