@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
+from optimizer.attribute_docs import attribute_docs
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag, details_of
 from optimizer.jobs.requests import Request, RequestError
@@ -40,7 +40,7 @@ def add_request(
     for name, field in model.model_fields.items():
         is_wanted = name not in skipped if fields is None else name in fields
         if is_wanted and (details_of(field) or Flag()).only != "route":
-            _add_field(parser, name, field)
+            _add_field(parser, model, name)
 
 
 def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
@@ -48,8 +48,9 @@ def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[st
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 
-def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
-    details, text = details_of(field) or Flag(), help_of(field)
+def _add_field(parser: argparse._ActionsContainer, model: type[BaseModel], name: str) -> None:
+    field = model.model_fields[name]
+    details, text = details_of(field) or Flag(), help_of(model, name)
     type_ = plain(field.annotation)
     names = [*([details.short] if details.short else []), f"--{(details.name or name).replace('_', '-')}"]
     given: dict[str, Any] = {"dest": name, "help": text}
@@ -79,10 +80,12 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         parser.add_argument(*names, type=reader(type_, details.scale, field.metadata), **given)
 
 
-def help_of(field: FieldInfo) -> str:
-    """Return the help text of a field's flag: the text of its `Flag`, otherwise the field's description."""
+def help_of(model: type[BaseModel], name: str) -> str:
+    """Return the help text of a field's flag: the text of its `Flag`, otherwise the field's docstring."""
+    field = model.model_fields[name]
     details = details_of(field) or Flag()
-    text = (details.help or " ".join((field.description or "").split())).rstrip(".").replace("%", "%%")
+    docstring = field.description or attribute_docs(model).get(name, "")
+    text = (details.help or " ".join(docstring.split())).rstrip(".").replace("%", "%%")
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 

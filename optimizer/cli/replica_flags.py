@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
-from pydantic.fields import FieldInfo
-
 from optimizer.cli.command import add_output
 from optimizer.cli.flags import add_request, given_values, help_of, number_of_shapes, plain, reader
 from optimizer.documents import Document
@@ -59,7 +57,8 @@ class _Field(NamedTuple):
     """Path of the field's key in the document, with dots."""
     name: str
     """Python name of the field."""
-    info: FieldInfo
+    document: type[Document]
+    """The document, or the part of it, that has the field."""
 
 
 _FLAGS = {
@@ -77,7 +76,7 @@ def _fields(document: type[Document], *names: str) -> dict[str, _Field]:
     """Return the named fields of a document, by the names of their flags."""
     known = document.model_fields
     return {
-        _FLAGS.get(name, name.removesuffix("_ms")): _Field(known[name].alias or name, name, known[name])
+        _FLAGS.get(name, name.removesuffix("_ms")): _Field(known[name].alias or name, name, document)
         for name in names
     }
 
@@ -144,7 +143,8 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
 def _add(parser: argparse._ActionsContainer, fields: Mapping[str, _Field]) -> None:
     """Add flags for fields of a document; values are checked when the document is built."""
     for flag, field in fields.items():
-        type_, text = plain(field.info.annotation), help_of(field.info)
+        info = field.document.model_fields[field.name]
+        type_, text = plain(info.annotation), help_of(field.document, field.name)
         unit = _UNIT.search(text)
         name = "/".join(filter(None, unit.groups())) if unit else flag.rpartition("_")[2]
         if type_ is bool:

@@ -99,7 +99,6 @@ def lines(process: Forked) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.mark.slow
 def test_worker_overlaps_transfers_and_inference(fleet: Emulator, store: Store) -> None:
     names = [f"overlap-{k}" for k in range(8)]
     submit(fleet, store, names)
@@ -156,7 +155,6 @@ def test_worker_drops_a_job_that_another_one_has(fleet: Emulator, store: Store) 
     assert lines(slow) == []
 
 
-@pytest.mark.slow
 def test_failed_jobs_are_put_aside(fleet: Emulator) -> None:
     job = {"id": "wrong", "max_attempts": 2, "input": {"server": "nobody"}}
     fleet.ask(JOBS, job)
@@ -276,7 +274,6 @@ def test_wrong_requests_are_refused(
     assert text in answer.json["error"]["message"]
 
 
-@pytest.mark.slow
 def test_worker_names_what_is_wrong(fleet: Emulator) -> None:
     for url, text in (("ftp://x", "must look like"), (f"{fleet.replicas[0]['url']}", "no job queue answers")):
         with forked("work", url) as found:

@@ -109,7 +109,6 @@ def test_cache_answers_its_share_as_a_replica(fleet: Emulator) -> None:
     assert found['server="eyes",result="hit"'] == len(hits)
 
 
-@pytest.mark.slow
 def test_versions_get_requests_by_weight_from_afar(fleet: Emulator) -> None:
     began_s = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
@@ -122,7 +121,6 @@ def test_versions_get_requests_by_weight_from_afar(fleet: Emulator) -> None:
     assert noted(fleet, "", TOKENS | {"model": "chat"})[1]["version"] in {"one", "two"}
 
 
-@pytest.mark.slow
 def test_failing_version_loses_no_request_and_is_rolled_back(fleet: Emulator) -> None:
     (second,) = fleet.replicas_of("chat (two)")
     fleet.ask(f"/emulator/replicas/{quote(second['id'])}", {"state": "out-of-memory"})
@@ -169,7 +167,6 @@ def test_wrong_roll_outs_are_named(
     assert (answer.status, text in answer.text) == (status, True)
 
 
-@pytest.mark.slow
 def test_route_divides_and_answers_again_what_was_wrong(fleet: Emulator) -> None:
     with ThreadPoolExecutor(8) as pool:
         hard = list(
@@ -190,7 +187,6 @@ def test_route_divides_and_answers_again_what_was_wrong(fleet: Emulator) -> None
     assert (refused[0], "use simple, hard" in refused[2]) == (400, True)
 
 
-@pytest.mark.slow
 def test_high_priority_overtakes_in_a_full_shared_queue(fleet: Emulator) -> None:
     ended: list[str] = []
 

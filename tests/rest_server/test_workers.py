@@ -33,7 +33,6 @@ def test_no_more_work_runs_at_once_than_there_are_workers() -> None:
         here.until(running=0, waiting=0)
 
 
-@pytest.mark.slow
 def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
     with in_a_thread(events("a"), max_waiting=1) as here, ThreadPoolExecutor(2) as clients:
         answers = [clients.submit(here.ask, "GET", "/wait/a") for _ in range(2)]

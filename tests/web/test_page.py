@@ -46,7 +46,6 @@ def cost(path: Path) -> str:
     return Money.of(plan).text(plan.total_cost_cents_per_h)
 
 
-@pytest.mark.slow
 def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     journey.save_into(tmp_path)
     journey.open("/", ".cm-content")
@@ -106,7 +105,6 @@ def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) 
     journey.check()
 
 
-@pytest.mark.slow
 def test_a_server_is_explained(journey: Journey) -> None:
     journey.open("/?open=sample:small", ".fact")
     journey.press("Premium-llama_13b")
