@@ -41,6 +41,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return answered(tmp_path_factory.mktemp("copy"), 4)
 
 
+@pytest.mark.slow
 def test_plans_with_twins_are_those_of_enumeration(answers: dict[str, Any]) -> None:
     assert answers["faults"] == []
 

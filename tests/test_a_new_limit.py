@@ -39,6 +39,7 @@ def replicas_of(plan: dict[str, Any]) -> dict[str, dict[str, int]]:
     }
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_the_limit_by_priority_and_shows_its_use(answers: dict[str, Any]) -> None:
     """A replica carries about 540 requests a minute: three replicas each, in a slot each on either."""
     assert replicas_of(answers["plan"]) == {"a": {"A": 3}, "b": {"A": 3}}

@@ -262,6 +262,7 @@ def test_parts_of_a_package_import_in_one_direction() -> None:
         TopologicalSorter(graph).prepare()
 
 
+@pytest.mark.slow
 def test_scipy_is_loaded_where_it_is_used() -> None:
     """Importing its special functions takes as long as a small plan, which needs none of them."""
     for module in modules():

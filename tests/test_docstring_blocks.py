@@ -39,6 +39,7 @@ def test_every_branch_has_a_line_of_its_own() -> None:
         assert all(line.count("──") == 1 and BRANCH.fullmatch(line.strip("\n")[4:]) for line in branches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", TREES)
 def test_the_drawn_exceptions_are_those_of_the_code(path: str) -> None:
     module = importlib.import_module(TREES[path])

@@ -21,6 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("command", "endings"),
     mostly_slow(

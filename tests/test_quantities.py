@@ -95,6 +95,7 @@ def test_loads_and_changes_of_loads_have_no_power_of_ten(
     assert not EXPONENT.search(text), EXPONENT.search(text)
 
 
+@pytest.mark.slow
 def test_one_of_a_thing_is_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = document(
         [server("s", replicas=1)], [accelerator("A")], {"A": 1}, classes=[service_class("gold", itl=50)]

@@ -22,6 +22,7 @@ def test_the_generated_parts_are_current() -> None:
     assert {name for name in COMMANDS if f"<!-- help: {name} -->" not in PAGE} == set()
 
 
+@pytest.mark.slow
 def test_the_site_shows_every_flag_of_every_command() -> None:
     page = completed(PAGE)
     missing = [

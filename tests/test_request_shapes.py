@@ -193,6 +193,7 @@ def test_traces_become_shapes_by_prompt_length(tmp_path: Path, name: str) -> Non
         load_of_trace(path, 9)
 
 
+@pytest.mark.slow
 def test_a_trace_is_the_load_of_a_server(tmp_path: Path, run: Run) -> None:
     load = MIX | {"arrivalCV": 1.5}
     system_of(tmp_path, document(load, TARGET))

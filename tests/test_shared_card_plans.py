@@ -161,6 +161,7 @@ def test_rates_close_to_saturation_meet_their_targets() -> None:
     assert [line for one in patterns for line in missed_targets(shared, one)] == []
 
 
+@pytest.mark.slow
 def test_verification_sizes_only_what_a_plan_states(monkeypatch: pytest.MonkeyPatch) -> None:
     measured, sized = list[int](), list[int]()
     system = three_in_turns()

@@ -127,6 +127,7 @@ INIT = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_check_solve_and_the_report_name_an_absurd_plan(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     assert run("init", path, *INIT).status == 0

@@ -120,6 +120,7 @@ def test_the_table_is_written_edited_and_read(run: Run, plan: Path, tmp_path: Pa
         assert pod["nodeSelector"]["pool"] in of(item)[1].lower()
 
 
+@pytest.mark.slow
 def test_a_replica_on_several_nodes_is_a_group(run: Run, plan: Path, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(SMALL_NODES)

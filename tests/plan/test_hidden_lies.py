@@ -111,6 +111,7 @@ def false_plans(plan: Plan, path: Place, value: Any) -> Iterator[tuple[Any, Plan
                 yield other, Plan.model_validate_json(json.dumps(lie))
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.usefixtures("measured_once")

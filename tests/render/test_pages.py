@@ -399,6 +399,7 @@ def grown(specs: Path) -> str:
     return page_of(scale_loads(load_system(specs / "gpus.yaml"), 1.5))
 
 
+@pytest.mark.slow
 def test_a_report_starts_with_a_memo_that_stands_alone(specs: Path, grown: str) -> None:
     """Costs are those of solve, 730 and 8,760 hours of them; the missing cards are those of compare."""
     start = grown[: grown.index("## Cards and cost by accelerator type")]
@@ -456,6 +457,7 @@ def test_a_brief_report_states_the_use_of_limits(specs: Path) -> None:
     assert [row[2] for row in found] == [f"{use.used:,.0f}" for use in used]
 
 
+@pytest.mark.slow
 def test_requests_without_tokens_have_no_lengths(specs: Path) -> None:
     system = load_system(specs / "queue-servers")
     page = render_report(make_report(system, brief=True), system, "markdown")

@@ -156,6 +156,7 @@ def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
         client.delete(Capacity(type="none", count=1))
 
 
+@pytest.mark.slow
 def test_a_moved_fleet_is_queried_like_its_document(client: Client) -> None:
     before = client.etag()
     assert client.import_fleet(SOURCE, if_match=before).servers == load_system(SOURCE).to_spec().servers

@@ -109,6 +109,7 @@ def test_drive_measures_in_the_time_of_the_model(fleet_document: Path, run: Run)
     assert 8 < pool["itl"]["mean"]["value"] < 18
 
 
+@pytest.mark.slow
 def test_drive_names_what_is_wrong(fleet: Emulator, fleet_document: Path, tmp_path: Path, run: Run) -> None:
     assert "must look like" in run("drive", fleet_document, "localhost").err
     assert (

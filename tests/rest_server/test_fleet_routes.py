@@ -81,6 +81,7 @@ def test_a_fleet_question_is_answered_as_for_its_document(
     assert service.get("/v1/fleet").headers["etag"] == '"run-1"'
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("question", ["compare", "explain", "simulate", "report", "figure"])
 def test_a_fleet_question_is_described_as_for_its_document(service: TestClient, question: str) -> None:
     paths = service.get("/openapi.json").json()["paths"]

@@ -220,7 +220,6 @@ class _Failing(BaseHTTPRequestHandler):
         """Write nothing."""
 
 
-@pytest.mark.slow
 def test_worker_does_not_end_while_a_job_waits_again() -> None:
     """A job that fails while the worker asks for more waits for its next attempt."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Failing) as queue:

@@ -159,6 +159,7 @@ def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) 
     assert dropped == 3  # counted in the records
 
 
+@pytest.mark.slow
 def test_partial_service_is_quoted_at_its_own_load(reference: Path) -> None:
     """A defect of the reference: the latencies quoted are those of an allocation in full."""
     compared = 0
