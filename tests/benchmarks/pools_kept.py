@@ -14,7 +14,8 @@ import time
 from typing import Any
 
 from optimizer import load_system, solve, verify
-from optimizer.jobs.simulating import EffortOptions, repair_plan
+from optimizer.jobs.effort import EffortOptions
+from optimizer.jobs.simulating import repair_plan
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
 from optimizer.studies.simulation.plans import simulate_pools

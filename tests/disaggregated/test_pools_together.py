@@ -14,7 +14,8 @@ from optimizer import SpecError, load_system, solve, verify
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.simulated import BothPools, both_pools
 from optimizer.features.disaggregation.streams import RolePool
-from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.jobs.effort import EffortOptions
+from optimizer.jobs.simulating import SimulateOptions, repair_plan, simulate_plan
 from optimizer.kinds.replicas import LatencyFigures
 from optimizer.plan import Plan
 from optimizer.schema.messages import validated
