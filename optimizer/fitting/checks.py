@@ -23,6 +23,8 @@ SAME = 0.05
 """Maximum relative deviation of the ITL from the time per token, which replaces the ITL beyond it."""
 LATE_MEDIAN = 1.5
 """Ratio of median to mean TTFT above which clocks are wrong; valid files reach 1.1."""
+CROWDED = 1.05
+"""Ratio of requests in flight to users above which a rate or a latency must include other requests."""
 MANY_FAILED = 0.10
 """Share of failed requests above which the engine's load differs too much from the stated one."""
 MIN_CANCELLED = 30
@@ -192,7 +194,10 @@ def _consistent(record: RunRecord, say: Say) -> tuple[float, float]:
         return rate or completed_rps, duration
     note = f"{quantity(rate)} requests/s times {quantity(duration)} s is not the {quantity(done)} completed: "
     judge = next((other for other in others if other), completed_rps)
-    if abs(math.log(rate / judge)) < abs(math.log(completed_rps / judge)):
+    is_nearer = abs(math.log(rate / judge)) < abs(math.log(completed_rps / judge))
+    if most and (rate <= CROWDED * most) != (completed_rps <= CROWDED * most):
+        is_nearer = rate <= CROWDED * most  # the other one needs more users than there are
+    if is_nearer:
         say(
             "rate", f"{note}{quantity(done / rate)} s are used, because the other figures agree with the rate"
         )
@@ -202,19 +207,17 @@ def _consistent(record: RunRecord, say: Say) -> tuple[float, float]:
 
 
 def _counted_tokens(record: RunRecord, say: Say) -> RunRecord:
-    """Return the record with the client's count of output tokens if the times contradict the server's (A2).
+    """Return the record with another count of output tokens if the times contradict that of the server (A2).
 
-    TPOT × (tokens − 1), or the number of gaps between tokens, is the time from the first to the last token.
+    The other count is that of the client, or that of the tokens per second. TPOT × (tokens − 1), or the
+    number of gaps between tokens, is the time from the first to the last token.
     """
-    server, text = record.output.mean, record.text_tokens
+    server, text = record.output.mean, record.text_tokens or _tokens_by_rate(record)
     if not server or not text or not 0 < text < MAX_TOKENS or abs(text / server - 1) <= OTHER_COUNT:
         return record
-    known = record.latency_ms and record.ttft_ms
-    span = (
-        (record.latency_ms or 0.0) - (record.ttft_ms or 0.0)
-        if known
-        else (record.tpot_ms or 0.0) * (server - 1)
-    )
+    whole = record.latency_ms or _lifetime_by_users(record)
+    known = whole and record.ttft_ms
+    span = (whole or 0.0) - (record.ttft_ms or 0.0) if known else (record.tpot_ms or 0.0) * (server - 1)
     each = [
         record.itl_ms and record.itl_ms / (record.accepted_tokens or 1.0),
         record.tpot_ms if known else None,
@@ -223,6 +226,15 @@ def _counted_tokens(record: RunRecord, say: Say) -> RunRecord:
     contradicts = any(
         abs(math.log(count / text)) < abs(math.log(count / server)) for count in implied if count > 0
     )
+    if not record.text_tokens:
+        if not contradicts:
+            return record
+        say(
+            "tokens",
+            f"{quantity(record.tokens_rps or 0.0)} output tokens/s are {quantity(text)} a request, which its "
+            f"times confirm, and {quantity(server)} are stated: the former are used",
+        )
+        return replace(record, output=record.output._replace(mean=text))
     if contradicts:
         return replace(record, asked_tokens=server, output=record.output._replace(mean=text))
     say(
@@ -231,6 +243,21 @@ def _counted_tokens(record: RunRecord, say: Say) -> RunRecord:
         "the former are used",
     )
     return record
+
+
+def _tokens_by_rate(record: RunRecord) -> float | None:
+    """Return the output tokens of a request by tokens per second (A4); None if a metric is missing."""
+    known = record.tokens_rps and record.duration_s and record.completed
+    return (
+        (record.tokens_rps or 0.0) * (record.duration_s or 0.0) / (record.completed or 1.0) if known else None
+    )
+
+
+def _lifetime_by_users(record: RunRecord) -> float | None:
+    """Return the time of a request if all users of a closed loop are in flight (L1) [ms]; None if unknown."""
+    if record.is_rated or not (record.users and record.duration_s and record.completed):
+        return None
+    return 1000 * record.users * record.duration_s / record.completed
 
 
 def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.errors import FitError
 from optimizer.fitting.checks import (
+    CROWDED,
     cleaned,
     failed_share,
     failures,
@@ -32,8 +33,6 @@ from optimizer.simulation.limits import UNLIMITED, Limits
 
 FEW_FAILED = 0.01
 """Share of failed requests up to which failures are ignored."""
-CROWDED = 1.05
-"""Ratio of requests in flight to users above which the rate or the latency must include other requests."""
 IDLE = 0.85
 """Ratio of requests in flight to those of the replay below which fewer users than stated were active."""
 LIVES, FEW_LIVES = 6, 2

@@ -183,6 +183,30 @@ def test_vllm_bench_without_details() -> None:
     assert bursts.cv == pytest.approx(2.0)
 
 
+CLOSED = {
+    "request_rate": "inf", "max_concurrency": 32, "request_throughput": 25.0, "duration": 8.0,
+    "mean_tpot_ms": 9.0, "mean_ttft_ms": 137.0, "output_throughput": 3200.0,
+}  # fmt: skip
+"""32 requests of 1,280 ms in flight: 137 ms to the first of 128 tokens, and 9 ms for each other one."""
+
+
+def test_rates_that_need_more_users_than_there_are() -> None:
+    wrong = {"request_throughput": 50.0, "output_throughput": 6400.0}
+    found = parse_benchmark("r.json", vllm(**CLOSED | wrong))
+    (run,) = found.runs
+    assert (run.measured.throughput_rps, run.max_in_flight) == (25, 32)
+    assert any("25 requests/s are used" in remark for remark in found.remarks)
+
+
+def test_tokens_per_second_correct_a_count_of_output_tokens() -> None:
+    found = parse_benchmark("r.json", vllm(**CLOSED, total_output_tokens=200 * 64))
+    (run,) = found.runs
+    assert (run.answers.mean, run.max_in_flight) == (128, 32)
+    assert any("128 a request, which its times confirm, and 64 are stated" in one for one in found.remarks)
+    (kept,) = parse_benchmark("r.json", vllm(**CLOSED | {"output_throughput": 1600.0})).runs
+    assert kept.answers.mean == 128
+
+
 def test_vllm_bench_with_details_and_a_limit_in_flight() -> None:
     lengths = {"input_lens": [256, 768] * 100, "output_lens": [128] * 200}
     load = {"request_rate": "inf", "max_concurrency": 32, "request_throughput": 27.0, "duration": 200 / 27}
