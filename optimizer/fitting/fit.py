@@ -68,7 +68,7 @@ def fit(
     runs, repeated = distinct([prepared(run, options) for benchmark in benchmarks for run in benchmark.runs])
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = split_runs(usable, options.hold_out)
-    check_enough(kept, len(runs) - len(usable))
+    check_enough(kept, len(runs) - len(usable), remarks)
     crowded = check_capacity(kept, options.settings.kv_capacity_tokens)
     cards = options.key.cards or cards_of(benchmarks)
     prior = prior_of(model, options.key, cards, kept, options.terms)

@@ -56,8 +56,13 @@ def prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
     return run if limit is None or run.is_alone else replace(run, max_in_flight=limit)
 
 
-def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
+def check_enough(runs: Sequence[BenchmarkRun], left_out: int, remarks: Sequence[str]) -> None:
     """Check that the runs have enough measured times.
+
+    Args:
+        runs: the runs to fit.
+        left_out: number of runs without times.
+        remarks: decisions about runs, which name those that are left out.
 
     Raises:
         FitError: there are too few measured times.
@@ -70,7 +75,7 @@ def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
     if figures < MIN_FIGURES:
         raise FitError(
             f"{counted(figures, 'measured time')} {be(figures)} too few to fit anything; measure "
-            f"{MIN_FIGURES} or more: one request at a time, and several rates"
+            f"{MIN_FIGURES} or more: one request at a time, and several rates{'; '.join(['', *remarks])}"
         )
 
 

@@ -9,6 +9,7 @@ from synthetic import FULL, LIMITS, REFERENCE, SHAPES, measured, sweep
 
 from optimizer.errors import FitError
 from optimizer.fitting.fit import errors_of, fit
+from optimizer.fitting.notes import LEFT_OUT, Note
 from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
@@ -204,6 +205,11 @@ def test_reports_of_two_models_are_rejected() -> None:
 def test_too_few_measurements_are_rejected() -> None:
     with pytest.raises(FitError, match="too few to fit anything; measure 3 or more"):
         fit([benchmark(sweep(REFERENCE, SHAPES[:1])[:1])], FitOptions())
+    lost = benchmark([closed(1, 20)])._replace(
+        decisions=(Note("b.json", LEFT_OUT, "is left out: no tokens"),)
+    )
+    with pytest.raises(FitError, match=r"several rates; b\.json is left out: no tokens$"):
+        fit([lost], FitOptions())
 
 
 @pytest.mark.slow
