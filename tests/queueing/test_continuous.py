@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import pairwise
 from math import exp
 from pathlib import Path
@@ -21,6 +22,7 @@ from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.timing import PerfParms
+from optimizer.timing.engine import ClientTimes
 from optimizer.timing.iteration import FullIterationLaw
 from optimizer.timing.law import RequestShapes
 
@@ -65,7 +67,7 @@ def queues(rows: Sequence[Row]) -> ContinuousQueues:
         list(column) for column in zip(*(row[:10] for row in rows), strict=True)
     )
     terms = [[LAWS[str(law)].get(letter, 0.0) for law in name] for letter in LETTERS]
-    unseen = np.zeros((4, len(rows)))
+    unseen = np.zeros((len(fields(ClientTimes)), len(rows)))
     parameters = np.array([*terms, *unseen, budget, first], dtype=np.float64)
     shapes = RequestShapes(np.array(prompt, dtype=np.float64), np.array(answer, dtype=np.float64))
     law = FullIterationLaw.of_rows(parameters, shapes)
@@ -203,7 +205,13 @@ def test_kv_cache_caps_batch_slots() -> None:
     law = one_row.replicas
     room = ReplicaLimits(np.array([256]), np.array([100]), np.array([1000.0]))
     full = FullIterationLaw.of_rows(
-        np.array([*([value] for value in (55.0, 0.3, 1e-4, *[0.0] * 12)), [512.0], [0.0]]),
+        np.array(
+            [
+                *([value] for value in (55.0, 0.3, 1e-4, *[0.0] * (len(PerfParms.model_fields) - 3))),
+                [512.0],
+                [0.0],
+            ]
+        ),
         RequestShapes(np.array([63.9]), np.array([64.1])),
     )
     capped = ContinuousQueues.of_law(full, room, Variability(np.ones(1), np.ones(1), np.ones(1)))
