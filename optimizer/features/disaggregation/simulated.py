@@ -15,6 +15,7 @@ from optimizer.features.disaggregation.streams import (
     bandwidth_gbps,
     handover_of,
     is_seeded,
+    pool_name,
 )
 from optimizer.kinds.simulated import beside_heads, open_load
 from optimizer.plan import Plan, Pool
@@ -91,7 +92,7 @@ def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
     bandwidth = bandwidth_gbps(*(system.accelerators[each.accelerator] for each in (prefill, decode)))
     if not bandwidth:
         raise SpecError(
-            f"allocations.{server.name} (prefill): no link from {prefill.accelerator!r} to "
+            f"allocations.{pool_name(server, 'prefill')}: no link from {prefill.accelerator!r} to "
             f"{decode.accelerator!r}; solve again"
         )
     load = server.current.load
@@ -141,7 +142,7 @@ def _pool_of(plan: Plan, server: Server, role: Role) -> Pool:
     Raises:
         SpecError: there is none, or there are several.
     """
-    name = f"{server.name} ({role})"
+    name = pool_name(server, role)
     pools = plan.allocations.get(name, ())
     if len(pools) != 1:
         raise SpecError(f"allocations.{name}: must have one accelerator, not {len(pools)}; solve again")

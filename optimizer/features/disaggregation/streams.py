@@ -96,7 +96,7 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     wholes = wholes_with_roles(servers)
     pools: dict[str, Server] = {}
     for name in wholes.keys() & choices.keys():
-        mine = [pool for pool in possible_roles(wholes[name]) if pool.choice in choices[name]]
+        mine = [*possible_roles(wholes[name], choices[name])]
         chosen = (pool.model_copy(update={"name": name_in_plans(pool)}) for pool in mine)
         pools |= {pool.name: pool for pool in chosen}
         if len(mine) < len(ROLES):
@@ -115,7 +115,7 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
 
 def name_in_plans(server: Server) -> str:
     """Return the name of a planned server in plans, which does not depend on the share of the TTFT target."""
-    return f"{server.whole.name} ({server.role})" if isinstance(server, RolePool) else server.name
+    return pool_name(server.whole, server.role) if isinstance(server, RolePool) else server.name
 
 
 def owner_of_role(server: Server) -> str:
@@ -127,17 +127,29 @@ def role_names(server: Server) -> tuple[str, ...]:
     """Return the names in plans of a document's server and of its possible pools; empty without pools."""
     if not can_disaggregate(server):
         return ()
-    return tuple(dict.fromkeys([server.name, *map(name_in_plans, possible_roles(server))]))
+    return server.name, *(pool_name(server, role) for role in ROLES)
 
 
-def possible_roles(server: Server) -> Iterator[RolePool]:
-    """Yield the prefill and the decode pool of a server for each share of the TTFT target."""
+def pool_name(server: Server, role: Role) -> str:
+    """Return the name in plans of the prefill or decode pool of a document's server."""
+    return f"{server.name} ({role})"
+
+
+def possible_roles(server: Server, choice: Choice | None = None) -> Iterator[RolePool]:
+    """Yield the prefill and the decode pool of a server for each share of the TTFT target.
+
+    Args:
+        server: the server.
+        choice: the only pools to yield; None for all.
+    """
     load, one = server.current.load, {"out_tokens": 1.0, "out_tokens_cv": 0.0}
     shapes = tuple(shape.model_copy(update=one) for shape in load.shapes)
     one_token = load.model_copy(update={**one, "shapes": shapes})
     common = {field: getattr(server, field) for field in Server.model_fields}
     for share in (0.0,) if is_seeded(server) else SHARES:
         for role in ROLES:
+            if choice is not None and (role, f"{share:g}") not in choice:
+                continue
             own: dict[str, Any] = {
                 "name": f"{server.name} ({role} {share:g})",
                 "current": AllocationData.model_construct(load=one_token if role == "prefill" else load),

@@ -8,6 +8,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates
 from optimizer.candidates.class_rows import ServerRows
+from optimizer.candidates.measuring import parts
 from optimizer.candidates.pairs import Pairs
 from optimizer.features.disaggregation.streams import (
     ROLES,
@@ -65,6 +66,7 @@ def role_uses(
     topology = RolePoolTopology.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert topology is not None
     fixed_ms = handover_of(system.options).fixed_ms
+    binding = _binding(sized, [each.whole for each in topology.choices])
     result = {}
     for each in sorted(topology.choices, key=attrgetter("name")):
         aggregated, disaggregated = _aggregated(sized, each), _disaggregated(sized, each)
@@ -84,7 +86,12 @@ def role_uses(
             aggregated_alternative=aggregated,
             disaggregated_alternative=disaggregated,
             reason=_reason(
-                sized, each, wholes[each.name], aggregated, disaggregated, uses, each.name in unserved
+                binding.get(each.whole, "capacity"),
+                wholes[each.name],
+                aggregated,
+                disaggregated,
+                uses,
+                each.name in unserved,
             ),
         )
     return result
@@ -126,9 +133,8 @@ def _parts(
 
 def _cheapest(sized: Candidates, server: int) -> int | None:
     """Return the cheapest candidate of a planned server; None if there is none."""
-    table = sized.table
-    rows = np.flatnonzero(table.server == server)
-    return int(rows[table.cost_cents_per_h[rows].argmin()]) if len(rows) else None
+    rows = np.flatnonzero(sized.table.server == server)
+    return int(rows[sized.table.cost_cents_per_h[rows].argmin()]) if len(rows) else None
 
 
 def _way(sized: Candidates, rows: Sequence[int]) -> SizedWay:
@@ -149,28 +155,31 @@ def _aggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
 
 def _disaggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
     """Return the cheapest prefill and decode pools over all shares, on accelerators with a link."""
-    table = sized.table
+    table, costs = sized.table, sized.table.cost_cents_per_h
     best: tuple[float, list[int]] = (math.inf, [])
-    for prefill, decode in each.pairs:
-        for first in np.flatnonzero(table.server == prefill).tolist():
-            for second in np.flatnonzero(table.server == decode).tolist():
-                cost = float(table.cost_cents_per_h[first] + table.cost_cents_per_h[second])
-                linked = each.links[table.accelerator[first], table.accelerator[second]]
-                if linked and cost < best[0]:
-                    best = cost, [first, second]
+    for pair in each.pairs:
+        first, second = (np.flatnonzero(table.server == server) for server in pair)
+        linked = each.links[np.ix_(table.accelerator[first], table.accelerator[second])]
+        if linked.any():
+            cost = np.where(linked, costs[first, np.newaxis] + costs[second], np.inf)
+            i, j = np.unravel_index(int(cost.argmin()), cost.shape)
+            if cost[i, j] < best[0]:
+                best = float(cost[i, j]), [int(first[i]), int(second[j])]
     return _way(sized, best[1]) if best[1] else None
 
 
 def _reason(
-    sized: Candidates,
-    each: PossibleRoles,
+    binding: Reason,
     whole: Server,
     aggregated: SizedWay | None,
     disaggregated: SizedWay | None,
     uses: Collection[RolePoolUse],
     is_unserved: bool,  # noqa: FBT001  passed by position
 ) -> Reason:
-    """Return why a plan has prefill and decode pools, or why it has none."""
+    """Return why a plan has prefill and decode pools, or why it has none.
+
+    `binding` is the target that limits replicas that do both.
+    """
     one, two = (math.inf if way is None else way.cost_cents_per_h for way in (aggregated, disaggregated))
     is_cheaper = two < one * (1 - ROUNDING)
     reason: Reason = "limits"
@@ -179,7 +188,7 @@ def _reason(
     elif uses and aggregated is None:
         reason = "needed"
     elif uses and is_cheaper:
-        reason = _binding(sized, each)
+        reason = binding
     elif uses and whole.disaggregation == "required":
         reason = "required"
     elif not uses and disaggregated is None:
@@ -189,14 +198,22 @@ def _reason(
     return reason
 
 
-def _binding(sized: Candidates, each: PossibleRoles) -> Reason:
-    """Return the metric whose target limits the cheapest replicas that do both, at their largest rate."""
-    row = _cheapest(sized, each.whole)
-    assert row is not None
-    rows = ServerRows.of(sized.arrays, Pairs.of_rows(sized.arrays, sized.table.take(np.array([row]))))
-    figures = rows.targets.figures(rows.analyze(sized.table.max_rate_rps[[row]]))
-    ratios = target_ratio(figures, rows.targets.limits)[:, 0]
-    metric = rows.targets.measures[int(ratios.argmax())].metric
-    if ratios.max() < BINDING or metric not in {"itl", "ttft"}:
-        return "capacity"
-    return "itl" if metric == "itl" else "ttft"
+def _binding(sized: Candidates, servers: Sequence[int]) -> dict[int, Reason]:
+    """Return the metric whose target limits the cheapest replicas of each server, at their largest rate.
+
+    Servers without candidates are absent.
+    """
+    found = [row for row in (_cheapest(sized, server) for server in servers) if row is not None]
+    if not found:
+        return {}
+    table = sized.table.take(np.array(found))
+    result: dict[int, Reason] = {}
+    for numbers, pairs in parts(sized.arrays, Pairs.of_rows(sized.arrays, table)):
+        rows = ServerRows.of(sized.arrays, pairs)
+        figures = rows.targets.figures(rows.analyze(table.max_rate_rps[numbers]))
+        ratios = target_ratio(figures, rows.targets.limits)
+        for i, server in enumerate(table.server[numbers].tolist()):
+            metric = rows.targets.measures[int(ratios[:, i].argmax())].metric
+            binds = ratios[:, i].max() >= BINDING
+            result[server] = metric if binds and metric in {"itl", "ttft"} else "capacity"
+    return result
