@@ -23,6 +23,8 @@ LAW = {
     "weightRead": 4.3,
 }  # fmt: skip
 SHARES = ("0.05", "0.2", "0.4")
+MOST = 300
+"""Number of replicas of a mixed pool up to which unlimited cards are enumerated."""
 Bill = tuple[tuple[float, ...], float, float]
 """Unserved rate and servers by priority, transition cost [cents/h], and changes."""
 Way = tuple[dict[str, int], float, float]
@@ -185,7 +187,13 @@ def _pools(source: Json, item: Json, candidates: Candidates) -> list[dict[str, i
     now = item["currentAlloc"]
     if now.get("accelerator") in most:
         most[now["accelerator"]] = max(most[now["accelerator"]], now["numReplicas"])
-    pools = [{name: number} for name in most for number in range(1, most[name] + 1)]
+    alone = [{name: number} for name, number in most.items()]
+    # Rates can be so small that a pool would need millions of replicas.
+    cards = {
+        one["type"]: MOST if source["optimizer"]["unlimited"] else one["count"] for one in source["count"]
+    }
+    most = {name: min(number, cards[name]) for name, number in most.items()}
+    pools = alone + [{name: number} for name in most for number in range(1, most[name] + 1)]
     if len(most) > 1:
         pools += [{"A": a, "B": b} for a in range(1, most["A"] + 1) for b in range(1, most["B"] + 1)]
     return [

@@ -175,6 +175,19 @@ def test_studies_of_running_fleets_refuse_the_pools() -> None:
         refuse_pools_by_length(load_system(document()).servers.values(), "horizon")
 
 
+def test_pools_by_role_are_not_applied_to_documents() -> None:
+    """The current allocation of a document cannot state them; one of the pools stood for all replicas."""
+    system = load_system(document("allowed"))
+    plan = solve(system)
+    assert set(plan.allocations) == {"s (prefill)", "s (decode)"}
+    after = plan.applied_to(system).servers["s"]
+    assert not after.current.is_running
+    assert after.current.load == system.servers["s"].current.load
+    both = load_system(document("allowed", itl_ms=60))
+    found = solve(both).allocations["s"][0].num_replicas
+    assert solve(both).applied_to(both).servers["s"].current.num_replicas == found
+
+
 @pytest.mark.slow
 def test_each_pool_has_a_deployment_and_a_simulation() -> None:
     system = load_system(document())
