@@ -8,7 +8,7 @@ import numpy as np
 from optimizer.fitting.estimation import FitProblem, Posterior
 from optimizer.fitting.options import MeasuredSetup
 from optimizer.fitting.parameters import BY_NAME
-from optimizer.fitting.priors import ALPHA, BETA, iterations_of
+from optimizer.fitting.priors import ALPHA, BETA, IDLE, iterations_of
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.fitting.selection import hardly_overlap
 from optimizer.profiles.efficiency import Efficiency
@@ -54,6 +54,11 @@ def words_of(posterior: Posterior, runs: Sequence[BenchmarkRun]) -> Iterator[str
             others.append(item.key)
         elif name in WELL_KNOWN and max(high - value, value - low) > WELL_KNOWN[name] * value:
             yield f"{item.key} is not well known from these runs: {ends}"
+    if values.get(IDLE):
+        yield (
+            f"lone requests wait {quantity(values[IDLE], 3)} ms longer for their first token than others "
+            "(idleOffset); if their run warmed the engine up, measure it again"
+        )
     if others:
         yield f"not identified, so 0 or that of {posterior.prior.source}: {', '.join(others)}"
 

@@ -19,7 +19,7 @@ from optimizer.units import UnitError
 
 _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
 _PLAIN = {"accelerator", "price"}
-_OF_PLAIN = {*_PLAIN, "cards", "count", "place"}
+_OF_PLAIN = {*_PLAIN, "cards", "count", "place", "region"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,8 @@ def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
         if number < 1 or not number.is_integer():
             raise SpecError(f"{place}: cards: must be an integer, at least 1, not {cards!r}")
         count = int(_number(row["count"], place, "count")) if row.get("count") else None
-        offer = Offer("", int(number), price, row.get("place", ""), count, instance=row.get("instance", ""))
+        where = row.get("place") or row.get("region", "")
+        offer = Offer("", int(number), price, where, count, instance=row.get("instance", ""))
         yield from _each(prices, offer)
 
 

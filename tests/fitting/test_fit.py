@@ -194,6 +194,7 @@ def test_the_ttft_of_lone_requests_can_be_the_longest() -> None:
         assert ttft_ms == pytest.approx(measured_ttft_ms, rel=0.1)
         assert itl_ms == pytest.approx(measured_itl_ms, rel=0.05)
     assert found.iteration.idle_offset_ms > 100
+    assert any("ms longer for their first token than others" in text for text in found.fit.warnings)
 
 
 def test_reports_of_two_models_are_rejected() -> None:

@@ -521,6 +521,8 @@ def test_prices_in_two_currencies_are_not_compared(tmp_path: Path) -> None:
     made = [*FLAGS[:2], "--prices", str(path), "--rate", "chat=1/s"]
     assert main(["init", str(tmp_path / "a.yaml"), *made]) != 0
     assert main(["init", str(tmp_path / "a.yaml"), *made, "--currency", "EUR"]) == 0
+    path.write_text("accelerator,price,region\nH100,2.50 EUR/h,fr\nH100,2.70 EUR/h,us\n")
+    assert [offer.place for offer in read_prices(path, region="us").offers] == ["us"]
 
 
 def test_messages_show_whole_examples_of_prices(tmp_path: Path) -> None:
