@@ -255,9 +255,9 @@ def _tokens_by_rate(record: RunRecord) -> float | None:
 
 def _lifetime_by_users(record: RunRecord) -> float | None:
     """Return the time of a request if all users of a closed loop are in flight (L1) [ms]; None if unknown."""
-    if record.is_rated or not (record.users and record.duration_s and record.completed):
-        return None
-    return 1000 * record.users * record.duration_s / record.completed
+    known = record.completed and record.duration_s
+    rate = (record.completed or 0.0) / (record.duration_s or 1.0) if known else record.throughput_rps
+    return 1000 * record.users / rate if record.users and rate and not record.is_rated else None
 
 
 def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
@@ -307,10 +307,8 @@ def _is_crowded(record: RunRecord, itl: float, tpot: float) -> bool:
 
 def _most_per_token(record: RunRecord, gaps: float) -> float | None:
     """Return the time per token [ms] if all users of a closed loop are in flight (L1); None if unknown."""
-    users, rate, first = record.users, record.throughput_rps, record.ttft_ms or record.ttft_median_ms
-    if record.is_rated or not (users and rate and first and gaps > 0):
-        return None
-    return max((1000 * users / rate - first) / gaps, 0.0)
+    whole, first = _lifetime_by_users(record), record.ttft_ms or record.ttft_median_ms
+    return max((whole - first) / gaps, 0.0) if whole and first and gaps > 0 else None
 
 
 def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say) -> None:
