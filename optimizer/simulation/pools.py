@@ -16,6 +16,7 @@ from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.replicas import SimulatedReplica
 from optimizer.simulation.requests import Requests
+from optimizer.simulation.summary import overload_of
 
 BYTES_PER_MS = 1e6
 """1 GB/s in bytes per ms."""
@@ -82,6 +83,8 @@ class PooledReplicas(SimulatedReplica):
     seeded: bool
     """Whether the prefill replica sends the first token."""
     transfer: Transfer
+    only_steady: bool = False
+    """Whether to ignore that decode replicas hold prefill replicas back if a queue grows without bound."""
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:
         """Draw the replicas that compute and decode each request."""
@@ -107,11 +110,12 @@ class PooledReplicas(SimulatedReplica):
         for _ in range(MAX_PASSES):
             received_ms = self._received(requests, work, prefilled_ms)
             decoded = self._decoded(requests, work, received_ms)
-            before = prefilled_ms
-            if self.prefill_kv_tokens < UNLIMITED:
-                prefilled_ms = self._prefilled(requests, work, decoded.first_ms)
+            joined = self._joined(requests, prefilled_ms, received_ms, decoded)
+            if self.prefill_kv_tokens >= UNLIMITED or (self.only_steady and overload_of(joined)):
+                return joined
+            before, prefilled_ms = prefilled_ms, self._prefilled(requests, work, decoded.first_ms)
             if (before == prefilled_ms).all():
-                return self._joined(requests, prefilled_ms, received_ms, decoded)
+                return joined
         raise AnalysisError(
             f"the KV cache of prefill replicas, {self.prefill_kv_tokens} tokens, is so small that decode "
             "replicas hold them back all the time; raise kvCapacity, or add decode replicas"

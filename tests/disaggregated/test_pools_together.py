@@ -231,6 +231,19 @@ def test_the_pool_that_exceeds_the_plan_is_to_blame() -> None:
 
 
 @pytest.mark.slow
+def test_a_decode_pool_without_memory_is_overloaded() -> None:
+    """The queue grows at the decode pool, not at the prefill replicas that it holds back."""
+    source = p95_document(maxBatchSize=64)
+    source["models"][0]["kvCapacity"] = 60_000
+    source["servers"][0]["disaggregation"] = "required"
+    plan = solve(load_system(source))
+    source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"] = 400
+    decode, prefill = simulate_pools(load_system(source), plan, Effort(2 * SHORT)).pools
+    assert decode.overload is not None
+    assert _role_to_blame({"prefill": prefill, "decode": decode}) == "decode"
+
+
+@pytest.mark.slow
 def test_a_trace_is_sent_to_both_pools(tmp_path: Path) -> None:
     """A trace belongs to the server; its requests are not divided before the pools."""
     lines = [f"{i / 20:.3f},4000,{200 + i % 100}" for i in range(SHORT)]

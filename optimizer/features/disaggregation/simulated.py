@@ -115,6 +115,7 @@ def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
             LAYERS if handover.layerwise else 1,
             handover.fixed_ms,
         ),
+        only_steady=True,
     )
     requests = open_load(load, decode.arrival_rate_rpm / SECONDS_PER_MINUTE)
     return BothPools(server.name, requests, both, pool.role)
