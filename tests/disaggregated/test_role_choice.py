@@ -175,6 +175,26 @@ def test_studies_of_running_fleets_refuse_the_pools() -> None:
         refuse_pools_by_length(load_system(document()).servers.values(), "horizon")
 
 
+@pytest.mark.slow
+def test_one_node_holds_both_pools() -> None:
+    """Three prefill and three decode replicas fit into a node of eight cards, and another server, too."""
+    source = document("required", itl_ms=14)
+    del source["accelerators"][0]["cost"], source["count"]
+    source["nodes"] = [{"name": "n", "type": "H100", "cards": 8, "cost": 2800, "maxNodes": 1}]
+    small = {"load": {"arrivalRate": "1/s", "avgInTokens": 500, "avgOutTokens": 100}}
+    source["servers"].append({"name": "t", "class": "c", "model": "m", "currentAlloc": small})
+    system = load_system(source)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    assert {name: pools[0].num_replicas for name, pools in plan.allocations.items()} == {
+        "s (decode)": 3, "s (prefill)": 3, "t": 1,
+    }  # fmt: skip
+    assert [(use.node, use.num_nodes) for use in plan.nodes] == [("n", 1)]
+    source["nodes"][0]["cards"] = 4
+    assert solve(load_system(source)).disaggregation["s"].reason == "unserved"
+
+
+@pytest.mark.slow
 def test_pools_by_role_are_not_applied_to_documents() -> None:
     """The current allocation of a document cannot state them; one of the pools stood for all replicas."""
     system = load_system(document("allowed"))
