@@ -1,13 +1,13 @@
 """Drawer at the right of the web page: one server in depth, with repairs that can be tried."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import StudyView
+from rest_server.web.shown import Repair, StudyView
 from rest_server.web.widgets import heading, show_static_tables
 from rest_server.web.work import study_view
 from rest_server.web.workspace import Workspace
@@ -20,14 +20,14 @@ class Drawer:
         self,
         workspace: Workspace,
         guarded: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
-        attempt: Callable[[Mapping[str, str]], Awaitable[None]],
+        attempt: Callable[[Repair], Awaitable[None]],
     ) -> None:
         """Create the closed drawer.
 
         Args:
             workspace: state of the page.
             guarded: function that awaits work and shows errors.
-            attempt: function that applies the changes of a repair, and plans again.
+            attempt: function that applies a repair, and plans again.
         """
         self._workspace, self._guarded, self._attempt = workspace, guarded, attempt
         self._dialog = ui.dialog().props('position=right seamless aria-label="Why this accelerator"')
@@ -67,7 +67,7 @@ class Drawer:
                     for repair in study.repairs:
                         with ui.row().classes("repair"):
                             ui.label(repair.text).classes("tip")
-                            button = ui.button("Try it", on_click=partial(self._attempt, repair.changes))
+                            button = ui.button("Try it", on_click=partial(self._attempt, repair))
                             button.props(
                                 f'unelevated dense no-caps aria-label="Try it: {_plain(repair.text)}"'
                             )

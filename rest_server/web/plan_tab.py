@@ -1,7 +1,7 @@
 """Plan tab of the web page: key figures, servers with their targets, charts, tables and controls."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from optimizer.money import cost_unit
+from rest_server.web.changes import UNCHANGED
 from rest_server.web.charts import Charts
 from rest_server.web.drawer import Drawer
 from rest_server.web.server_table import ServerTable
@@ -40,8 +41,10 @@ class PlanTab:
         """
         self._workspace, self._guarded, self._changed = workspace, guarded, changed
         self._buttons: dict[str, ui.button] = {}
-        self._tried: Repair | None = None
+        self._remedy: Repair | None = None
         """Changes that would serve everything."""
+        self._made = UNCHANGED, ""
+        """Changes after the last tried repair, and its text."""
         self._solves: list[float] = []
         """Starting times of the running solves."""
         self._drawer = Drawer(workspace, guarded, self._try)
@@ -68,7 +71,7 @@ class PlanTab:
         self._invalid.set_visibility(False)
         with ui.row().classes("unserved") as self._unserved:
             self._unserved_text = ui.label("").classes("tip error")
-            self._remedy = ui.button("Try it", on_click=self._try_remedy).props("unelevated dense no-caps")
+            self._attempt = ui.button("Try it", on_click=self._try_remedy).props("unelevated dense no-caps")
             self._undo = ui.button("Undo", on_click=self._undo_step).props("outline dense no-caps")
         self._answer = ui.label(" ").classes("tip answer")
         self._words = ui.label(" ").classes("tip")
@@ -209,12 +212,13 @@ class PlanTab:
 
         So the page below does not move when a repair is tried.
         """
-        self._tried = remedy
+        self._remedy = remedy
         if text:
             self._unserved.set_visibility(True)
-        self._unserved_text.set_text(text or "Now every server is served in full.")
+        made = f": {self._made[1]}" if self._made[0] is self._workspace.changes else ""
+        self._unserved_text.set_text(text or f"Now every server is served in full{made}.")
         self._unserved_text.classes(add="error" if text else "", remove="" if text else "error")
-        self._remedy.set_visibility(remedy is not None)
+        self._attempt.set_visibility(remedy is not None)
         self._undo.set_visibility(not text and bool(self._workspace.steps.before))
 
     def _show_warnings(self, warnings: Sequence[str]) -> None:
@@ -235,14 +239,17 @@ class PlanTab:
     async def _undo_step(self) -> None:
         await self._step(self._workspace.undo)
 
-    async def _try(self, changes: Mapping[str, str]) -> None:
+    async def _try(self, repair: Repair) -> None:
         self._drawer.close()
         scroll_to(self._body)
-        await self._step(partial(self._workspace.change_all, changes))
+        self._workspace.change_all(repair.changes)
+        self._made = self._workspace.changes, repair.text
+        self._controls.show()
+        await self._changed()
 
     async def _try_remedy(self) -> None:
-        if self._tried is not None:
-            await self._try(self._tried.changes)
+        if self._remedy is not None:
+            await self._try(self._remedy)
 
     def _pin(self) -> None:
         self._workspace.pin()

@@ -134,7 +134,7 @@ def test_an_unserved_server_shows_its_repairs_on_a_phone(journey: Journey) -> No
     journey.browser.execute_script("document.querySelector('.repair button').click()")
     journey.wait(lambda: journey.fact("served in full") not in {"", before})
     assert journey.fact("served in full") == "all 10 servers"
-    assert "Now every server is served in full." in journey.text()
+    assert "Now every server is served in full: +" in journey.text()
     journey.check()
 
 

@@ -117,6 +117,7 @@ def test_the_remedy_of_an_overload_can_be_tried(journey: Journey, tmp_path: Path
     journey.press("Try it")
     journey.wait(lambda: journey.fact("served in full") == "all 10 servers")
     assert "Not served: " not in journey.text()
+    assert "Now every server is served in full: +16 H100 +28 H200, 263.20 USD/h." in journey.text()
     journey.press("Plan JSON")
     journey.wait((tmp_path / "plan.json").exists)
     limits = {
