@@ -115,16 +115,20 @@ def _shapes(rows: Sequence[_OfShape], seen: str) -> Section:
 
 def _pools(simulation: Simulation, seen: str) -> Section:
     kinds = kinds_of(simulation.pools)
-    headings, mark = columns_of("simulation", kinds), are_mixed(simulation.pools)
+    headings, mark, pools = columns_of("simulation", kinds), are_mixed(simulation.pools), simulation.pools
+
+    def accelerator(pool: SimulatedPool) -> str:
+        return marked(pool.accelerator, pool.estimated if mark else None)
+
     columns = (
         name("server", "server"),
-        name("accelerator", lambda pool: marked(pool.accelerator, pool.estimated if mark else None)),
+        name("accelerator", accelerator, rank=int(len({pool.server for pool in pools}) == len(pools))),
         Column("replicas", "num_replicas", form=",d", rank=5),
         Column("rate of each", "rate_rps", "req/s", significant(3), rank=6),
         *(
             column
             for i, shown in enumerate(shown_in("simulation", kinds))
-            for column in _columns(shown, headings[shown.metric], i, simulation.pools, seen)
+            for column in _columns(shown, headings[shown.metric], i, pools, seen)
         ),
         Column("within limits", "within_all.value", form=".1%"),
         Column("times plan", lambda pool: off_plan(pool) or None, form="×{:.2f}".format),

@@ -15,6 +15,7 @@ from page_runs import SELECT_ALL, Journey, served
 
 from optimizer import load_system, solve
 from optimizer.money import in_cost_unit
+from optimizer.quantities import counted_of
 from optimizer.render.money import Money
 from rest_server.web.changes import Changes
 
@@ -177,7 +178,7 @@ def test_controls_of_reserves_and_estimates_plan_again(journey: Journey, specs: 
         journey.wait(partial(shows, journey, expected))
         assert f"{key}={quote_plus(text, safe='/')}" in journey.browser.current_url
         held = len(plan.reserves) - len(plan.lacks_reserve)
-        assert journey.fact("have their reserve") == f"{held} of {len(plan.reserves)} servers"
+        assert journey.fact("have their reserve") == counted_of(held, len(plan.reserves), "server")
     journey.check()
 
 
