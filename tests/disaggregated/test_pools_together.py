@@ -127,6 +127,16 @@ def test_each_pool_has_the_law_of_its_accelerator() -> None:
     assert replica.transfer.bandwidth == 7
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wish", [None, "required"])
+def test_answers_of_one_token_have_no_itl(wish: str | None) -> None:
+    source = document(wish)
+    source["servers"][0]["currentAlloc"]["load"] |= {"avgOutTokens": 1, "outTokensCV": 0}
+    system = load_system(source)
+    found = simulate_pools(system, solve(system), Effort(SHORT))
+    assert [check.target for pool in found.pools for check in pool.targets] == ["TTFT"]
+
+
 def test_a_plan_without_one_of_the_pools_is_refused() -> None:
     system, plan = planned()
     half = plan.model_copy(update={"allocations": {"s (prefill)": plan.allocations["s (prefill)"]}})

@@ -382,7 +382,7 @@ def summarised_pool(
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
         finishes_h=finishes_h,
         shapes=tuple(_shapes(runs, run, summary)),
-        targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
+        targets=tuple(_checks(runs, run, summary, run.targets)),
     )
 
 
@@ -423,13 +423,26 @@ def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
     return kept
 
 
+def _checks(
+    runs: Sequence[SimulatedRun],
+    run: PoolRun,
+    summary: Summary,
+    targets: Sequence[tuple[TargetMeasure, float]],
+) -> Iterator[TargetCheck]:
+    """Compare targets with the simulation; one is left out if no request has the latency."""
+    for measure, limit in targets:
+        figure = _figure(runs, run, summary, measure)
+        if not np.isnan(figure.value):
+            yield _check(run, summary, measure, limit, figure)
+
+
 def _check(
-    runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure, limit: float
+    run: PoolRun, summary: Summary, measure: TargetMeasure, limit: float, figure: IntervalEstimate
 ) -> TargetCheck:
-    """Compare a target with the simulation; without a steady state, no latency target is met."""
+    """Compare a target with a simulated figure; without a steady state, no latency target is met."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
     predicted |= {known.label: value for known, value in run.prediction.shapes.items()}
-    interval = _interval(_figure(runs, run, summary, measure))
+    interval = _interval(figure)
     steady = summary.overload is None or measure == LOSS
     return TargetCheck(
         target=measure.label,
@@ -439,15 +452,13 @@ def _check(
             measure.label, run.pool.loss if measure == LOSS else run.means.get(measure.metric)
         ),
         simulated=interval,
-        met=steady and (np.isnan(interval.value) or bool(meets_target(interval.value, limit))),
+        met=steady and bool(meets_target(interval.value, limit)),
         verdict=_verdict(interval, limit) if steady else "missed",
     )
 
 
 def _verdict(confidence_interval: ConfidenceInterval, limit: float) -> Verdict:
-    """Return the verdict on a limit, given a confidence interval; a metric without requests counts as met."""
-    if np.isnan(confidence_interval.value):
-        return "held"
+    """Return the verdict on a limit, given a confidence interval."""
     width = confidence_interval.half_width or 0.0
     if meets_target(confidence_interval.value + width, limit):
         return "held"
@@ -487,7 +498,7 @@ def _shapes(runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary) -> Ite
         yield SimulatedShape(
             name=shape,
             share=float(np.mean([_mask(one, i)[counted_rows(one)].mean() for one in runs])),
-            targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in own or of_all),
+            targets=tuple(_checks(runs, run, summary, own or of_all)),
             **{metric: _shape_latency(some, run, metric, shape) for metric in ("ttft", "itl")},
         )
 
