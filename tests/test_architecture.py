@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("optimizer.errors",),
     (
         "optimizer.arrays",
+        "optimizer.attribute_docs",
         "optimizer.lazy",
         "optimizer.parallel",
         "optimizer.printed",
@@ -242,7 +243,6 @@ def imports_between_parts(package: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_imports_point_one_way() -> None:
     for module, other in ((name, other) for name in modules() for other in own_imports(name)):
         if other == PUBLIC_FACADE:
@@ -251,7 +251,6 @@ def test_imports_point_one_way() -> None:
             assert layer(other) < layer(module), f"{module} imports {other}, which is not of a lower layer"
 
 
-@pytest.mark.slow
 def test_parts_of_a_package_import_in_one_direction() -> None:
     packages = {name.rpartition(".")[0] for name in modules()} | {FEATURES}
     for package in packages - {"", PUBLIC_FACADE}:
@@ -345,7 +344,6 @@ def lines_of_code(text: str, functions: list[ast.FunctionDef | ast.AsyncFunction
     return lines
 
 
-@pytest.mark.slow
 def test_no_function_is_long() -> None:
     for module, path in sources().items():
         every = [node for node in nodes(module) if isinstance(node, FUNCTIONS)]
@@ -410,7 +408,6 @@ def local_names(function: ast.AST) -> set[str]:
     }
 
 
-@pytest.mark.slow
 def test_no_function_changes_a_name_of_its_module() -> None:
     for module, function in ((name, function) for name in sources() for function in functions(name)):
         names = module_level_names(module)
@@ -474,7 +471,6 @@ def project_files() -> list[Path]:
     return [path for path in paths if path.is_file() and path.suffix not in binary]
 
 
-@pytest.mark.slow
 def test_no_file_names_a_package_index() -> None:
     index = re.compile(
         "|".join(["py" + r"pi\.org", "python" + r"hosted\.org", "index" + "-url", "find" + "-links"])
@@ -483,7 +479,6 @@ def test_no_file_names_a_package_index() -> None:
     assert not guilty
 
 
-@pytest.mark.slow
 def test_no_file_names_a_path_of_one_machine() -> None:
     local = re.compile(r"(?<![\w.$}/~-])/(?:work|root|home|Users)/|(?<!\w)/tmp/v\b|shared/reference")
     guilty = [
@@ -550,7 +545,6 @@ def names_of_kinds(module: str) -> set[str]:
     return names
 
 
-@pytest.mark.slow
 def test_few_modules_decide_by_the_kind_of_a_replica() -> None:
     """All others ask the object: `optimizer.kinds` has the table."""
     own = {"batch", "batch_trigger", "batch_window", "batch_window_ms", "busy", "mean_batch", "jobs"}
@@ -571,7 +565,6 @@ def test_few_modules_decide_by_the_kind_of_a_replica() -> None:
 SECTIONS_OF_PLACEMENTS = {"allocations", "shared_cards", "rented", "shared_queues", "kept"}
 
 
-@pytest.mark.slow
 def test_few_functions_join_sections_of_a_plan() -> None:
     """What runs where is read from `placements_of`; the plan's own package builds its sections."""
     found = []

@@ -13,7 +13,6 @@ REASONS: dict[str, dict[str, Any]] = yaml.safe_load(
 """Reasons by feature and file; a shorter list is welcome, a longer one needs another design."""
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("feature", REASONS)
 def test_each_file_that_names_a_feature_has_a_reason(feature: str) -> None:
     assert sorted(files_naming(feature)) == sorted(REASONS[feature])

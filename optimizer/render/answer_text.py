@@ -58,11 +58,11 @@ def not_served_text(shortage: Shortage, load_factor: float | None = None) -> str
 
 
 def way_out_text(way: WayOut, money: Money) -> str:
-    """Return the cards that would serve everything: ``Serve all for 263.20 USD/h: +16 H100 +28 H200``."""
+    """Return the cards that would serve everything: ``Serve all: +16 H100 +28 H200, 263.20 … in total``."""
     cards = " ".join(f"+{count:,} {name}" for name, count in way.added.items()) or "other options"
     if way.beyond:
         return f"No number of cards serves {some_names(way.beyond)} in full"
-    return f"Serve all for {money.text(way.cost_cents_per_h)}: {cards}"
+    return f"Serve all: {cards}, {money.text(way.cost_cents_per_h)} in total"
 
 
 def shortage_text(shortage: Shortage, money: Money, load_factor: float | None = None) -> str:

@@ -164,7 +164,9 @@ def test_estimates_are_marked_wherever_they_are_shown(
         path.write_text(json.dumps(raw))
         for command in ("solve", "candidates", "explain", "compare", "report"):
             assert main([command, str(path)]) == 0
-            assert ("~" in capsys.readouterr().out) == marked, (name, command)
+            out = " ".join(capsys.readouterr().out.split())
+            assert ("estimated from data sheets, not measured" in out) == marked, (name, command)
+            assert "~" not in out, (name, command)  # no other row is measured
         for command in ("solve", "candidates", "explain", "compare", "report"):
             assert main([command, str(path), "--json"]) == 0
             assert ('"estimated"' in capsys.readouterr().out) == marked, (name, command)
@@ -174,7 +176,7 @@ def test_estimates_are_marked_wherever_they_are_shown(
 def test_pages_mark_estimated_pools_only() -> None:
     system = load_system(document())
     report = make_report(system)
-    assert "not measured (1 of 1 pool)" in render_report(report, system, "html")
+    assert "Token times are estimated from data sheets, not measured" in render_report(report, system, "html")
     head, row = csv.reader(render_report(report, system, "csv").splitlines()[:2])
     assert dict(zip(head, row, strict=True))["estimated"] == "upper"
     plain = load_system(given())
@@ -261,7 +263,7 @@ def test_a_lie_about_what_is_estimated_is_found() -> None:
 @pytest.mark.slow
 def test_studies_work_on_estimates() -> None:
     system = load_system(document())
-    note = "token times are estimated in 1 of 1 pool"
+    note = "token times are estimated in 1 pool"
     assert note in make_figure(system, "plan", server=None, accelerator=None).note
     assert note not in make_figure(load_system(given()), "plan", server=None, accelerator=None).note
     assert explain(system).servers[0].next_best is not None

@@ -303,7 +303,7 @@ def test_every_case_has_its_words(changes: dict[str, Any], words: list[str]) -> 
     assert set(ids) >= {"headline", "types", "servers", "assignment", "assumptions", "prices"}
     assert ("unserved" in ids) is not report.plan.complete
     assert ("replicas" in ids) == (changes.get("units", {}) is not None and not report.comparison.same)
-    assert ("Serve all for " in text) == (changes.get("units") == {"A": 0, "B": 0})
+    assert ("Serve all: " in text) == (changes.get("units") == {"A": 0, "B": 0})
     assert render_report(report, system, "csv").startswith("server,class,model,priority,")
 
 
@@ -409,7 +409,7 @@ def test_a_report_starts_with_a_memo_that_stands_alone(specs: Path, grown: str) 
     ):  # fmt: skip
         assert f"| {row} |" in start
     assert "Not served: " in start
-    assert "Serve all for 171.60 USD/h: +7 H100 +11 H200." in start
+    assert "Serve all: +7 H100 +11 H200, 171.60 USD/h in total." in start
     assert "The tightest target is TTFT of batch-llama-3.1-70b: 60,000 of 60,000 ms (100%, met)" in start
     system = load_system(specs / "gpus.yaml")
     complete = page_of(system).partition("## Cards and cost")[0]

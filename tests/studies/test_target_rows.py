@@ -154,7 +154,7 @@ def test_shortage_counts_servers_and_requests_separately(overloaded: tuple[Syste
     assert tiles["served in full"].note == f"{served} of 248.8 requests/s"
     assert shortage_text(found, Money.of(plan), 2.5) == (
         f"Not served: {248.8 - float(served):.1f} of 248.8 requests/s (5 servers) at 2.5 times the stated "
-        "load. Serve all for 263.20 USD/h: +16 H100 +28 H200."
+        "load. Serve all: +16 H100 +28 H200, 263.20 USD/h in total."
     )
     counts = {use.type: (use.limit or 0) + found.way_out.added.get(use.type, 0) for use in plan.capacity}
     enough = solve(system.with_capacity(counts))

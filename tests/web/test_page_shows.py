@@ -112,7 +112,7 @@ def test_an_error_has_its_line_and_the_last_plan_stays(journey: Journey) -> None
 def test_the_remedy_of_an_overload_can_be_tried(journey: Journey, tmp_path: Path) -> None:
     journey.save_into(tmp_path)
     journey.open("/?open=sample:gpus&load=2.5", ".fact")
-    journey.wait(lambda: "Serve all for 263.20 USD/h: +16 H100 +28 H200." in journey.text())
+    journey.wait(lambda: "Serve all: +16 H100 +28 H200, 263.20 USD/h in total." in journey.text())
     assert "Not served: 42.0 of 248.8 requests/s (5 servers) at 2.5 times the stated load." in journey.text()
     journey.press("Try it")
     journey.wait(lambda: journey.fact("served in full") == "all 10 servers")

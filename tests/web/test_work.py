@@ -96,7 +96,7 @@ def test_unserved_load_has_cards_that_would_serve_it(specs: Path) -> None:
     outlook = outlook_view(base, changes, view.plan, ROOMY)
     assert view.shortage.startswith("Not served: ")
     assert view.shortage.endswith(" (5 servers) at 2.5 times the stated load.")
-    assert outlook.shortage == f"{view.shortage} Serve all for 263.20 USD/h: +16 H100 +28 H200."
+    assert outlook.shortage == f"{view.shortage} Serve all: +16 H100 +28 H200, 263.20 USD/h in total."
     assert outlook.remedy is not None
     assert outlook.remedy.changes == {"count:H100": "32", "count:H200": "44"}
     remedied = plan_view(base, Changes(given=changes.given | outlook.remedy.changes), ROOMY)
