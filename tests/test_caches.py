@@ -134,7 +134,6 @@ def test_a_goodput_share_is_shown_as_its_user_stated_it() -> None:
     assert check.simulated.value == pytest.approx(0.65 * (1 - found.within_all.value))
 
 
-@pytest.mark.slow
 def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
     """Answers of the cache count as 0 ms beside simulated misses; the percentile of all is by sorting."""
     system = cached(rate=600)
@@ -187,7 +186,6 @@ def test_an_unserved_server_beside_a_queue_counts_its_misses() -> None:
     assert plan.levels[0].value == 120 + 600 / 2
 
 
-@pytest.mark.slow
 def test_percentiles_are_named_as_the_user_stated_them() -> None:
     system = cached(0.35, 600, percentile=50)
     plan = solve(system)

@@ -81,7 +81,6 @@ def test_neither_targets_nor_headroom_of_others_bind_it() -> None:
     assert verify(plan, system) == []
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("window", [0, 50])
 @pytest.mark.parametrize("requests", [1, 1e6])
 def test_batch_servers_work_offline_at_full_batches(window: float, requests: float) -> None:

@@ -95,7 +95,6 @@ def test_a_tiny_load_off_its_preferred_accelerators_is_proved() -> None:
     assert all(level.bound == level.value for level in found.levels)
 
 
-@pytest.mark.slow
 def test_a_system_that_lacks_shared_cards_is_explained() -> None:
     shared = {"name": "s", "model": "embed", "sharedCard": True, "currentAlloc": load(3000)}
     other = {"name": "t", "model": "embed", "currentAlloc": load(5)}
@@ -139,7 +138,6 @@ def test_cards_without_a_price_are_not_used_for_nothing() -> None:
     assert verify(solve(free), free) == []
 
 
-@pytest.mark.slow
 def test_a_route_leaves_shared_cards_as_they_are() -> None:
     """A plan with a route counts replicas; that does not limit the units of a pattern."""
     made = yaml.safe_load((ROOT / "specs/shared-cards.yaml").read_text(encoding="utf-8"))

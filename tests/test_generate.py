@@ -16,7 +16,6 @@ def test_the_same_seed_gives_the_same_system() -> None:
     assert generate_system(7, 5, 2, seed=3) == generate_system(7, 5, 2, seed=3)
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("servers", "accelerators", "types"),
     [(1, 1, 1), (2, 1, 1), (10, 4, 4), (17, 9, 2), (30, 50, 3), (5, 40, 1)],
@@ -37,7 +36,6 @@ def test_tighter_systems_have_fewer_units_and_are_else_the_same() -> None:
     assert sum(tight.capacity.values()) <= sum(loose.capacity.values()) / 2 + len(loose.capacity)
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_generated_system_can_be_solved_and_its_plan_holds(seed: int) -> None:
     system = generate_system(12, 6, 3, seed=seed, tightness=1.3)

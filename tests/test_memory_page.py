@@ -64,7 +64,6 @@ def test_requests_by_cards(config: Path) -> None:
     assert (round(estimated.weights_gb), round(estimated.devices[0].usable_gb / 0.9)) == (349, 85)
 
 
-@pytest.mark.slow
 def test_gains_of_pages(config: Path) -> None:
     for lengths, average, paged in table(PAGE, "tokens in, out"):
         taken, given = map(int, lengths.split(", "))

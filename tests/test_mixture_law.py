@@ -41,7 +41,6 @@ def replica(**others: object) -> Replica:
 # --- the law ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @MANY
 @given(batch=st.integers(1, 500), prompt=st.sampled_from([0, 40, 5000]), answer=st.sampled_from([2, 64, 900]))
 def test_service_time_adds_expert_reads_per_iteration(batch: int, prompt: int, answer: int) -> None:

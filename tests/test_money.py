@@ -104,7 +104,6 @@ def test_two_currencies_are_rejected_with_both_places() -> None:
         load_system(document("$2.50/h", 510, **running))
 
 
-@pytest.mark.slow
 def test_plan_contains_currency_only_if_stated() -> None:
     plain, dollars = solve(load_system(PLAIN)), solve(load_system(DOLLARS))
     assert "currency" not in plain.to_json()

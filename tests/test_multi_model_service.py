@@ -46,7 +46,6 @@ def test_updates_versions_shared_cards_and_offline_work() -> None:
     assert (f"{done.finishes_h:.1f}", done.in_time) == ("5.6", True)
 
 
-@pytest.mark.slow
 def test_a_split_rounds_each_version_up() -> None:
     """8 T4s can serve 728 requests/s; 90 % of them need 7.2 T4s and 10 % need 0.8."""
     given = document()
@@ -99,7 +98,6 @@ def test_no_target_is_missed_in_simulation(seed: int) -> None:
     assert [pool.server for pool in found.pools if pool.verdict != "held"] == []
 
 
-@pytest.mark.slow
 def test_the_plan_is_proved_and_verified() -> None:
     system, found = planned()
     assert (found.status, found.complete, verify(found, system)) == ("optimal", True, [])

@@ -141,7 +141,6 @@ def near(**changes: Any) -> System:
     return load_system(spec)
 
 
-@pytest.mark.slow
 def test_simulated_latencies_include_the_network() -> None:
     far = near(mayServeFrom=["us"])
     plan = solve(far)
@@ -257,7 +256,6 @@ def test_a_simulated_shared_queue_includes_the_network() -> None:
         assert pool.e2e.mean.value == pytest.approx(pool.e2e.predicted_mean, rel=0.1)
 
 
-@pytest.mark.slow
 def test_only_the_classes_that_are_near_enough_are_served() -> None:
     spec = queue_spec(0, network=True)
     time_ms = spec["optimizer"]["networkMs"]["eu"]["us"]

@@ -34,7 +34,6 @@ def test_the_site_shows_every_flag_of_every_command() -> None:
     assert missing == []
 
 
-@pytest.mark.slow
 def test_every_document_has_a_table_on_the_page() -> None:
     tables = Tables(PAGE)
     assert len(tables.documents) > 100

@@ -56,7 +56,6 @@ def replicas(system: System) -> int:
     return pool.num_replicas
 
 
-@pytest.mark.slow
 def test_plan_states_shapes_and_passes_verification(tmp_path: Path) -> None:
     system = system_of(tmp_path, document(MIX, TARGET))
     plan = solve(system)
@@ -91,7 +90,6 @@ def test_prefix_hits_decide_the_number_of_cards(tmp_path: Path) -> None:
     assert "it needs 4 cards; without hits 7 cards are needed" in str(warning)
 
 
-@pytest.mark.slow
 def test_targets_of_a_shape_hold_over_its_requests(tmp_path: Path) -> None:
     target = {**TARGET, "shapes": {"chat": {"slo-ttft": "500ms"}, "other": {"slo-ttft": "1ms"}}}
     system = system_of(tmp_path, document(MIX, target))
@@ -269,7 +267,6 @@ def test_a_trace_names_its_server_if_there_are_several(tmp_path: Path) -> None:
         with_traces(load_system(source), [f"z={trace}"])
 
 
-@pytest.mark.slow
 def test_the_worth_of_hits_is_that_of_each_server_alone() -> None:
     source = document(PREFIX, {"slo-ttft": "1s", "slo-itl": "50ms"})
     (server,) = source["servers"]

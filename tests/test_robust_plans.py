@@ -202,7 +202,6 @@ def analysed(rate_rpm: float, replicas: int) -> bool:
     return analyze_replicas([replica], [rate_rpm / 60 / replicas])[0].itl_ms <= 13.5 * (1 + 1e-6)
 
 
-@pytest.mark.few(7)
 @pytest.mark.parametrize("rate", [300, 900, 1500, 2400])
 @pytest.mark.parametrize("spares", [1, 2, 3])
 def test_targets_hold_without_spares_and_with_headroom(rate: float, spares: int) -> None:

@@ -14,7 +14,6 @@ from optimizer.studies.explanation.repair import find_repair
 MODES = ("all", "one")
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize(("mode", "needed"), [(None, 6), ("one", 8), ("all", 10)])
 @pytest.mark.parametrize("exact", [False, True])
 def test_cards_suffice_for_the_roll_out(mode: str | None, needed: int, *, exact: bool) -> None:

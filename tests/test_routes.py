@@ -180,7 +180,6 @@ def _rate(found: ReplicaSizing | AnalysisError) -> float:
 # --- what routing saves ------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("rate_rps", "limit", "percent"),
     [(1, 0.005, 0.0), (10, 0.005, 65.0), (100, 0.005, 65.4), (100, 0.02, 69.8), (100, 0, 0.0)],
@@ -357,7 +356,6 @@ def test_servers_that_no_request_needs_are_empty(
         assert use.kinds[0].small_share == 1
 
 
-@pytest.mark.slow
 def test_a_server_with_a_pool_added_counts_as_changed() -> None:
     """A mixed model keeps a server only if no other column of it is used, routed or not."""
     for on, replicas in (("2xH100", 2), ("2xH100", 5), ("4xA100", 2)):
@@ -407,7 +405,6 @@ def test_simulated_servers_keep_their_targets_at_routed_loads() -> None:
     assert all(check.verdict != "missed" for pool in study.pools for check in pool.targets)
 
 
-@pytest.mark.slow
 def test_compare_shows_routed_loads() -> None:
     system, plan = sample()
     rows = {row.server: row for row in compare(system).servers}
@@ -424,7 +421,6 @@ def test_scaled_loads_scale_routes() -> None:
     assert varied != 6000
 
 
-@pytest.mark.slow
 def test_sweeps_vary_the_limit_on_quality() -> None:
     system = load_system(SPEC)
     found = sweep(system, read_variations(system, ["maxLoss:chat=0,0.02,1"]), Checkpoint())
@@ -433,7 +429,6 @@ def test_sweeps_vary_the_limit_on_quality() -> None:
     assert costs[1] == sample()[1].total_cost_cents_per_h
 
 
-@pytest.mark.slow
 def test_sweeps_vary_the_rate_of_a_route() -> None:
     system = load_system(SPEC)
     found = sweep(system, read_variations(system, ["load:chat=0.5,1"]), Checkpoint())
@@ -491,7 +486,6 @@ def test_a_small_server_without_replicas_gets_no_share() -> None:
         assert division.shares == (0.0, 0.0)
 
 
-@pytest.mark.slow
 def test_a_router_that_can_not_be_used_lengthens_no_mix(specs: Path) -> None:
     """The router's errors alone lose 0.27 %, so below that limit the large model gets the mean mix."""
     source = load_system(specs / "routes.yaml")

@@ -92,7 +92,6 @@ def test_what_a_gpu_takes_within_a_target() -> None:
     assert f"makes {replicas(single):,} GPUs" in PLATFORM
 
 
-@pytest.mark.slow
 def test_the_window_saves_no_gpu() -> None:
     for gpus, window, *shown in table(PLATFORM, "GPUs | window [ms]"):
         found = at(PROMPTS, PROMPTS_RPS / int(gpus), window=int(window))
@@ -134,7 +133,6 @@ def test_what_queue_servers_take() -> None:
         assert [f"{rate:.2f}" for rate in rates] == shown
 
 
-@pytest.mark.slow
 def test_rejection_and_latency_of_both_implementations() -> None:
     for load, *shown in table(QUEUES, "load [requests/s] | rejected | mean [s] | p99 [s] | over 3 s"):
         found = at(FLASK, float(load))

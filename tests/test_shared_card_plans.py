@@ -194,7 +194,6 @@ def test_memory_keeps_servers_from_one_card() -> None:
     assert plan.total_cost_cents_per_h == 70.0
 
 
-@pytest.mark.slow
 def test_unstable_turns_are_not_planned() -> None:
     """The servers use a card to 78 %, but a cycle of turns brings more than a batch (eq. 206)."""
     models = [model("a", base=20.0), model("b", base=37.5)]
@@ -242,7 +241,6 @@ def test_scarce_cards_go_to_the_higher_priority() -> None:
     assert verify(plan, load_system(text)) == []
 
 
-@pytest.mark.slow
 def test_starts_use_shared_cards_only_with_their_units() -> None:
     """The greedy start uses a candidate that another of the same type dominates, so the model lacks it."""
     cards = [accelerator("one", "T", cost=210), accelerator("two", "T", cost=420) | {"memSize": 48}]

@@ -47,7 +47,6 @@ def test_choice_of_several_queues_matches_exhaustive_search(seed: int) -> None:
     is_the_best(load_system(random_queues(1000 + seed, queues=4, most=4, others=5)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 39))
 def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
     system = load_system(random_queues(seed))

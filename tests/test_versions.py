@@ -63,7 +63,6 @@ def test_versions_see_the_arrivals_that_are_sent_to_them(cv: float) -> None:
     assert load.arrival_rate_rpm == pytest.approx(6000 / gaps.mean(), rel=0.01)
 
 
-@pytest.mark.slow
 def test_a_roll_back_is_sized_for_arrivals_as_they_then_come() -> None:
     source = yaml.safe_load((ROOT / "specs" / "chat.yaml").read_text("utf-8"))
     source["models"] += [item | {"name": "next"} for item in source["models"]]
@@ -303,7 +302,6 @@ def test_the_reference_s_wire_keeps_what_versions_desire() -> None:
         assert again.json()["allocations"]["chat (n)"]["numReplicas"] == 1
 
 
-@pytest.mark.slow
 def test_noise_is_taken_from_all_versions_together() -> None:
     """Counts of one server are told from noise once, so that its versions keep their weights."""
     system, rules = load_system(canary()), RECOMMENDED

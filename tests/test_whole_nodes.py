@@ -99,7 +99,6 @@ def node(name: str, cards: int, cost: float, most: int | None) -> NodeType:
     )
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", seeds(1, 149))
 def test_plans_are_those_of_exhaustive_search(seed: int, mixed: bool) -> None:  # noqa: FBT001

@@ -20,7 +20,6 @@ def alone(system: System, name: str) -> System:
     return system.with_planned(others | {name: system.servers[name]})
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_sizing_is_bit_identical_alone_and_in_batches(seed: int) -> None:
     system = generate_system(6, 5, 3, seed)
@@ -35,7 +34,6 @@ def test_sizing_is_bit_identical_alone_and_in_batches(seed: int) -> None:
             assert getattr(mine, field.name).tobytes() == getattr(single, field.name).tobytes(), field.name
 
 
-@pytest.mark.slow
 def test_the_rates_looked_at_first_do_not_show_in_the_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -233,7 +233,7 @@ def test_a_smaller_batch_can_carry_more_where_prompts_are_long(specs: Path) -> N
     assert sum(gain > 1.05 for gain in gains.values()) >= len(gains) / 2
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "unlimited", "mixed"),
     mostly_slow(
@@ -258,7 +258,6 @@ def test_a_chosen_batch_is_never_dearer_than_the_profiles(
     assert optimal.total_cost_cents_per_h <= profile.total_cost_cents_per_h + 1e-6
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("unlimited", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_long_prompts_are_cheaper_with_chosen_batches(specs: Path, *, unlimited: bool, mixed: bool) -> None:

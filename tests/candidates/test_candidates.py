@@ -473,7 +473,6 @@ def test_the_replicas_meet_every_target_and_one_fewer_does_not(
         assert fewer > machine.stable() or not machine.meets(fewer, ttft, itl, slack=-1e-8)
 
 
-@pytest.mark.slow
 @given(
     tokens_in=st.integers(1500, 60_000),
     tokens_out=st.integers(2, 60),
@@ -535,7 +534,7 @@ def test_a_pairs_figures_do_not_depend_on_the_other_pairs(data: st.DataObject) -
 # --- extremes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(16)
 @pytest.mark.parametrize("rate_rpm", [0.0, 1e-9, 60.0, 1e9])
 @pytest.mark.parametrize("tokens", [(0, 1), (1, 1), (1, 2), (1, 100_000), (100_000, 1), (2_000, 2_000)])
 @pytest.mark.parametrize("batch", [1, 100_000])

@@ -156,7 +156,7 @@ LOADS: dict[str, Json] = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -119,7 +119,6 @@ def test_no_more_than_a_thousand_faults_are_listed(tmp_path: Path) -> None:
 # --- warnings ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_samples_are_without_warnings(specs: Path) -> None:
     for name in ("small", "long-prompts.yaml"):
         found = check_documents(specs / name)
@@ -180,7 +179,6 @@ DOLLARS = "cost is in cents, not dollars"
 PER_MINUTE = "write 8/s if the rate is per second"
 
 
-@pytest.mark.few(15)
 @pytest.mark.parametrize(
     ("source", "said"),
     [

@@ -245,7 +245,6 @@ def test_an_empty_batch_has_no_answers(run: Run) -> None:
 # --- convert, schema, generate -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_convert_writes_the_same_system_in_one_file(run: Run, specs: Path, tmp_path: Path) -> None:
     assert run("convert", specs / "small", "-o", tmp_path / "small.yml") == Answer(0, "", "")
     assert load_system(tmp_path / "small.yml") == load_system(specs / "small")

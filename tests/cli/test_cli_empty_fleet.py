@@ -20,7 +20,6 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.few(11)
 @pytest.mark.parametrize(
     "options",
     [

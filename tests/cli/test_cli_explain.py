@@ -21,7 +21,6 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.slow
 def test_one_server_is_explained_in_depth(run: Run, path: Path) -> None:
     out = run("explain", path, "--server", "b").out
     assert "b: m for class gold" in out

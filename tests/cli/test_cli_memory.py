@@ -15,7 +15,6 @@ def test_tables_fit_80_columns(run: Run) -> None:
         assert text in answer.words, text
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("model", ["deepseek-v4-flash", "nemotron-3-nano-30b", "kimi-k3", "gemma-3n-e4b"])
 def test_layers_of_every_kind_fit_80_columns(run: Run, model: str) -> None:
     lines = run("estimate", "--memory", model, "8xH100", "--table", "layers").out.splitlines()
@@ -23,7 +22,6 @@ def test_layers_of_every_kind_fit_80_columns(run: Run, model: str) -> None:
     assert sum(line.lstrip()[:1].isdigit() for line in lines) >= 3
 
 
-@pytest.mark.slow
 def test_json_has_the_figures_of_the_table(run: Run) -> None:
     found = run(*WORDS, "--json").json
     rows = [line.split(",") for line in run(*WORDS, "--table", "memory", "--csv").out.splitlines()]

@@ -79,7 +79,6 @@ def test_options_of_the_second_side_combine_with_system_and_load(run: Run, specs
         assert sides == [False, True]
 
 
-@pytest.mark.slow
 def test_a_saved_plan_stands_on_either_side(run: Run, specs: Path, plan_file: Path) -> None:
     for sides in ((plan_file, specs / "small"), (specs / "small", plan_file), (plan_file, plan_file)):
         answer = run("compare", sides[0], "--with", sides[1])

@@ -50,7 +50,6 @@ def test_a_system_is_no_plan(run: Run, name: str, folder: Path) -> None:
         is_one_line(run(*words), said)
 
 
-@pytest.mark.slow
 def test_a_plan_in_yaml_is_read_wherever_a_plan_is(folder: Path) -> None:
     plan, system = str(folder / "plan.yaml"), str(folder / "system.yaml")
     assert load_plan(plan) == load_plan(folder / "plan.json")

@@ -31,7 +31,6 @@ def rate(plan: Json) -> float:
     return float(sum(pool["arrivalRateRpm"] for pool in plan["allocations"]["s"]))
 
 
-@pytest.mark.slow
 def test_plans_are_made_for_the_scaled_load(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = answer(capsys, "solve", path, "--scale", 1.5)
     assert rate(plan) == pytest.approx(3000)

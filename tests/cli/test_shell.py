@@ -75,7 +75,6 @@ def test_bash_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(which("fish") is None, reason="fish is not installed")
 def test_fish_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "inferplan.fish").write_text(run("completion", "fish").out, encoding="utf-8")
@@ -89,7 +88,6 @@ def test_fish_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(which("zsh") is None, reason="zsh is not installed")
 def test_zsh_takes_the_completion(run: Run) -> None:
     script = run("completion", "zsh").out

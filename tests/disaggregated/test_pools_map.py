@@ -17,7 +17,6 @@ def test_the_simulation_is_on_the_same_side(prompt: int, itl_ms: float, ratio: f
     assert (simulated > 1) == (rates.ratio > 1)
 
 
-@pytest.mark.slow
 def test_the_map_is_drawn(tmp_path: Path) -> None:
     MAP["draw"]([1.0] * 40, tmp_path / "map.svg")
     assert "prompt (tokens)" in (tmp_path / "map.svg").read_text(encoding="utf-8")

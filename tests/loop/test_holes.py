@@ -314,7 +314,6 @@ def test_counts_beside_missing_samples_have_a_hole() -> None:
     assert all(200 < at_s < 220 + WINDOW_S for at_s in marked)
 
 
-@pytest.mark.slow
 def test_a_replica_that_stops_is_no_jump() -> None:
     """The other one serves its requests; its samples stay in the answers for a minute."""
     slow, fast = np.arange(0.0, 200.0, 1 / RATE_RPS), np.arange(200.0, END_S, 0.5 / RATE_RPS)

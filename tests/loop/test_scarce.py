@@ -54,7 +54,6 @@ def test_scarce_cards_never_take_the_last_replica(priority: int) -> None:
     assert think == 3
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("first", ["high", "low"])
 def test_the_higher_priority_gets_the_last_card_for_its_backlog(first: str) -> None:
     """Two servers with the same queue and one free card; the names do not decide."""

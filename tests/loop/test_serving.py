@@ -65,7 +65,6 @@ def test_update_scales_the_listed_servers_only(client: TestClient, fleet: Simula
     assert fleet.desired == 1
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [

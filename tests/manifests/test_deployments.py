@@ -328,7 +328,6 @@ def test_an_hpa_and_a_scaled_object_agree(run: Run, plan: Path) -> None:
         )
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

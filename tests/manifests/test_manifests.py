@@ -392,7 +392,6 @@ def test_a_batch_server_gets_notes_instead_of_arguments_of_vllm() -> None:
         assert (notes["inferplan.dev/max-batch"], notes["inferplan.dev/batch-window-ms"]) == ("4", window)
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -429,7 +428,6 @@ def test_engines_with_static_batches_get_no_arguments_of_vllm(batching: str) -> 
     assert int(patch["metadata"]["annotations"]["inferplan.dev/max-batch"]) > 0
 
 
-@pytest.mark.slow
 def test_containers_on_shared_cards_follow_their_kind() -> None:
     patches = [
         deployment_patch(each, "serving", "vllm")
@@ -576,7 +574,6 @@ def test_the_loop_component_renders_with_the_service(tmp_path: Path) -> None:
     assert sum(name.startswith("inferplan-loop") for name in names) == len(looped()) - 1  # and the mark
 
 
-@pytest.mark.slow
 def test_the_loop_component_is_valid_and_restricted() -> None:
     objects = looped()
     for item in objects:

@@ -148,7 +148,6 @@ def test_no_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     assert believed(solve(system), system, every=True) == []
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, 2))
 def test_false_counts_and_batches_are_not_measured(scenario: str) -> None:
     """A batch limit of 10¹⁵ would take all memory."""

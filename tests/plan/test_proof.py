@@ -100,7 +100,6 @@ def test_a_proof_that_is_of_another_plan_is_refused(change: dict[str, object], w
     assert open_points == []
 
 
-@pytest.mark.slow
 def test_levels_decided_by_a_policy_have_no_multipliers() -> None:
     system = scarce(mixed=True).with_options(saturation_policy="PriorityExhaustive")
     plan, proof = found(system)

@@ -53,7 +53,6 @@ def test_consistent_lies_are_found(lie: Lie, expected: str) -> None:
     assert any(re.match(expected, line) for line in found), found
 
 
-@pytest.mark.slow
 def test_every_spoilt_figure_is_also_seen_by_the_second_checker() -> None:
     """The checker of the oracles is no weaker, or a mistake of both would go unnoticed."""
     system = system_of("fleet")

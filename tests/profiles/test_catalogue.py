@@ -31,14 +31,12 @@ def test_every_entry_names_its_source_and_its_day(name: str) -> None:
     assert entry.other_sources.keys() <= type(entry).model_json_schema()["properties"].keys()
 
 
-@pytest.mark.few(40)
 @pytest.mark.parametrize("name", CATALOGUE.models)
 def test_the_sizes_of_every_model_give_its_declared_parameters(name: str) -> None:
     counted = CATALOGUE.model(name).parameters / 1e9
     assert counted == pytest.approx(CATALOGUE.models[name].parameters_b, rel=0.01)
 
 
-@pytest.mark.few(55)
 @pytest.mark.parametrize("name", CATALOGUE.models)
 def test_every_model_is_of_a_known_type_and_understood(name: str) -> None:
     facts = CATALOGUE.model(name)

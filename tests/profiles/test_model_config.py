@@ -99,7 +99,6 @@ KNOWN: dict[str, dict[str, Any]] = {
 """Published config.json files (the keys that matter), by the catalogue's name of the model."""
 
 
-@pytest.mark.few(7)
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_config_gives_the_layers_of_the_catalogue(name: str) -> None:
     found, listed = model_of_config(KNOWN[name]), load_catalogue().model(name)
@@ -379,7 +378,6 @@ def test_all_unknown_keys_are_named_at_once() -> None:
     assert "attn_scale" not in str(other.value)
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -581,7 +579,6 @@ def test_a_file_or_its_folder_can_be_given(tmp_path: Path) -> None:
         read_model_config(tmp_path / "list.json")
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("file", "values", "size_gb"),
     [

@@ -90,7 +90,6 @@ def test_what_the_document_states_beside_it_stays() -> None:
     assert found.iteration.base_ms == told.alpha_ms.high
 
 
-@pytest.mark.slow
 def test_servers_of_one_model_have_estimates_of_their_own() -> None:
     raw = document()
     long = {"arrivalRate": 10, "avgInTokens": 16_000, "avgOutTokens": 400}
@@ -122,7 +121,6 @@ def test_mixture_alpha_grows_with_the_batch_at_any_limit(end: str, name: str) ->
     assert told.alpha_at(128).value > 2 * told.alpha_at(1).value
 
 
-@pytest.mark.slow
 def test_misfits_are_rejected_with_alternatives() -> None:
     raw = document({"estimate": {"model": "llama-3.1-70b"}})
     raw["accelerators"].append({"name": "4xH100", "type": "H100", "multiplicity": 4, "cost": 1600})
@@ -141,7 +139,6 @@ def test_misfits_are_rejected_with_alternatives() -> None:
     assert missing.detail.startswith("H100: llama-3.1-70b in bf16 does not fit H100")
 
 
-@pytest.mark.slow
 def test_plans_at_the_lower_end_cost_no_more(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "system.json"
     path.write_text(json.dumps(document()))

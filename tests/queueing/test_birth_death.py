@@ -92,7 +92,6 @@ def test_largest_queues_stay_within_bounds(batch: int, room: int, load: float) -
     assert np.isfinite(found.log_p_full[0])
 
 
-@pytest.mark.slow
 def test_100000_states_match_the_walk() -> None:
     departures = [n / (1000.0 + n) for n in range(1, 100_001)]
     rate = departures[-1] * 0.999
@@ -101,7 +100,6 @@ def test_100000_states_match_the_walk() -> None:
     assert found.in_queue[0] == pytest.approx(walked.in_queue, rel=1e-6)
 
 
-@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(DEPARTURES, st.integers(0, 600), st.floats(-3, 3)), min_size=2, max_size=6),
     data=st.data(),

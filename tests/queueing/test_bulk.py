@@ -121,7 +121,7 @@ def test_overloaded_short_queue_serves_full_batches(size: int, load: float) -> N
     assert found.rejected == pytest.approx(1 - 1 / load, rel=1e-6)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("trigger", TRIGGERS)
 @pytest.mark.parametrize(("size", "room"), [(8, 140), (100, 350), (256, 580)])
 def test_long_bounded_queue_matches_unlimited_queue(size: int, room: int, trigger: str) -> None:

@@ -260,7 +260,6 @@ def test_dispersion_matches_gamma_arrivals(cv: float) -> None:
 # --- in itself --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_rows_are_independent_of_their_neighbours() -> None:
     together = queues(CASES)
     rates = 0.7 * together.stable_rate_rps
@@ -327,7 +326,6 @@ def test_maximum_rate_for_a_percentile_is_tight() -> None:
     assert (replicas.analyze(rates * 1.001).figure(measure) > limits).all()
 
 
-@pytest.mark.slow
 def test_rates_above_the_first_miss_do_not_count() -> None:
     # The interval of answers of about one token varies so much near saturation that 90 % of them are short.
     replica = one(prompt=16, answer=1, places=64)
@@ -469,7 +467,6 @@ def random_rows(count: int, seed: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.slow
 def test_quantiles_of_random_replicas_invert_survival_functions() -> None:
     replicas = queues(random_rows(400, seed=1))
     loads = np.random.default_rng(2).uniform(0.1, 0.95, 400)

@@ -89,7 +89,6 @@ def test_result_matches_scipy_bisect(kind: str) -> None:
         assert found[row] == pytest.approx(bisect(worst, 0.3, 3.0, xtol=1e-13), rel=2 * STEP)
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", GROWING)
 def test_result_is_independent_of_the_search_path(kind: str) -> None:
     """Other points to begin with, other neighbours, another order: the same bits."""

@@ -88,7 +88,6 @@ def test_safe_rate_of_a_single_server_is_below_its_limit() -> None:
     assert server_steady_state(server, sure).late_share(30.0) < 0.01
 
 
-@pytest.mark.few(9)
 @pytest.mark.parametrize(
     "case", list(cases(20, 8)), ids=lambda case: f"{TRIGGERS[case[0].trigger]}-{case[0].size}"
 )
@@ -113,7 +112,6 @@ def test_highest_interval_matches_a_scan_of_rates(case: Case) -> None:
         assert low == pytest.approx(ends[1], rel=1e-9) or excess(server, limits, low * (1 - 3e-7)) > 0
 
 
-@pytest.mark.few(6)
 @pytest.mark.parametrize("case", list(cases(12, 9)))
 def test_stated_largest_rate_is_returned_only_if_it_is_true(case: Case) -> None:
     row = row_of(*case)

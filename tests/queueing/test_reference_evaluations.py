@@ -114,7 +114,6 @@ def is_missed_at_low_rates(row: Row) -> bool:
 # --- where the reference has an answer --------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
 def test_analyses_match_the_reference(rows: list[Row]) -> None:
     recorded = of(rows, "analyze", failed=False)
     found = analyze_replicas([replica(row) for row in recorded], [row["Rate"] for row in recorded])
@@ -128,7 +127,6 @@ def test_analyses_match_the_reference(rows: list[Row]) -> None:
     assert differences == []
 
 
-@pytest.mark.few(1)
 def test_sized_rates_match_the_reference(rows: list[Row]) -> None:
     recorded = [row for row in of(rows, "size", failed=False) if not is_missed_at_low_rates(row)]
     assert len(recorded) >= 8
@@ -140,7 +138,6 @@ def test_sized_rates_match_the_reference(rows: list[Row]) -> None:
             assert getattr(answer, ours) == pytest.approx(row["TargetRate"][name], rel=2e-3), row
 
 
-@pytest.mark.slow
 def test_full_batch_throughput_matches_concurrency_records() -> None:
     # The search for the best concurrency begins with the throughput at the largest batch.
     recorded = [row for row in of(all_rows(), "concurrency") if not is_missed_at_low_rates(row)]
@@ -174,7 +171,6 @@ def test_reference_fails_only_for_single_slot_without_queue(
         assert answer.throughput_rps == pytest.approx(seen.throughput, rel=1e-12)
 
 
-@pytest.mark.few(1)
 def test_missing_reference_rates_are_confirmed_or_defects(rows: list[Row]) -> None:
     recorded = of(rows, "size", failed=True)
     sized = size_replicas([replica(row) for row in recorded], [wanted(row) for row in recorded])

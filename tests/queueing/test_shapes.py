@@ -50,7 +50,6 @@ def latencies(item: Replica, rate_rps: float) -> Latencies:
 MIX = (shape("chat", 0.9, 500, 200, outTokensCV=0), shape("docs", 0.1, 30_000, 300, outTokensCV=0))
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("prompt", [700.0, 30_000.0])
 @pytest.mark.parametrize("scheduler", ["chunked", "prefill-first"])
 def test_one_shape_equals_its_mean_and_coefficient(prompt: float, scheduler: str) -> None:

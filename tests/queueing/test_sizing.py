@@ -168,7 +168,7 @@ def test_ttft_decides_if_constant_itl_just_meets_its_target(batch: int) -> None:
         assert size(machine, ttft=500, itl=target).max_rate_rps[0] == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "tokens", [(0, 2), (1, 2), (100_000, 1), (100_000, 2), (100_000, 100_000), (1, 100_000)]
 )

@@ -57,7 +57,7 @@ def test_static_batch_of_one_matches_continuous_batching() -> None:
     assert static.wait_ms == pytest.approx(continuous.wait_ms / 2, rel=0.01)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("batching", ["static", "padded"])
 @pytest.mark.parametrize("load", [0.1, 0.6])
 def test_engine_means_match(batching: str, load: float) -> None:

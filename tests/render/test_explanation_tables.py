@@ -51,7 +51,6 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
     assert factor_text(factor) == text
 
 
-@pytest.mark.slow
 def test_overview_names_pool_limit_headroom_alternative() -> None:
     text = told(explain(two_servers()))
     assert "All 2 servers served in full" in text
@@ -61,7 +60,6 @@ def test_overview_names_pool_limit_headroom_alternative() -> None:
     assert "Every number is the difference between two plans that are proved optimal." in text
 
 
-@pytest.mark.slow
 def test_a_limit_shows_its_step_in_its_unit() -> None:
     explanation = explain(two_servers())
     limit = LimitExplanation(
@@ -102,7 +100,6 @@ def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
     assert "one target: gold/m ITL 12 -> 12." in text
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("units", "policy", "share"), [(1, "PriorityExhaustive", "50% -> 100%"), (1, "None", "0% -> 100%")]
 )
@@ -151,7 +148,6 @@ def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
     )
 
 
-@pytest.mark.slow
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     found = explain(two_servers())
     assert "found in time" not in told(found)

@@ -11,7 +11,6 @@ MODELS = [
 ]
 
 
-@pytest.mark.slow
 @given(
     names=st.lists(
         st.one_of(

@@ -125,7 +125,6 @@ def test_the_page_has_its_pictures_and_is_the_same_every_time(
     assert not re.search(r"20\d\d-\d\d-\d\d", page)
 
 
-@pytest.mark.slow
 def test_the_tables_say_what_the_plan_says(report: Report, small: System) -> None:
     text = render_report(report, small, "markdown")
     plan = solve(small)
@@ -157,7 +156,6 @@ def test_a_report_states_each_target_with_its_value_and_share(report: Report, sm
         assert f"{pool.ttft_ms:,.0f} of {target.ttft_ms:,g} ms" in shown[name][3]
 
 
-@pytest.mark.slow
 def test_the_comparison_adds_up(report: Report, small: System) -> None:
     page = render_report(report, small, "markdown")
     classes, servers = (

@@ -272,7 +272,6 @@ def test_a_number_too_small_to_matter_is_not_written_out() -> None:
     assert sorted(said) == sorted(["t", "p", "c", *"01234", "0", "<0.01", "<0.01", "0.01", "12.3"])
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(("value", "share"), [(6e-10, 0), (0.009, 0.09), (0.5, 1), (0, 0)])
 def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: float) -> None:
     panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))

@@ -113,7 +113,6 @@ def test_the_time_of_each_stage_stands_in_a_header(service: TestClient) -> None:
         assert f"{stage};dur=" in timing
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("source", [{"servers": []}, {"servers": None}, small() | {"servers": []}])
 def test_an_empty_system_has_an_empty_plan_on_every_route(service: TestClient, source: Json) -> None:
     plan = service.post("/v1/plan", json=source)
@@ -324,7 +323,6 @@ def operations() -> list[tuple[str, str, Json]]:
     ]
 
 
-@pytest.mark.slow
 def test_broken_json_gets_the_documented_answer_on_every_route(
     operations: list[tuple[str, str, Json]],
 ) -> None:

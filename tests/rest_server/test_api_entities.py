@@ -110,7 +110,6 @@ def test_what_is_not_there_is_not_found(service: TestClient, kind: Kind) -> None
     assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"run-0"'
 
 
-@pytest.mark.few(3)
 @each_kind
 def test_the_name_may_be_left_to_the_path_but_not_contradict_it(service: TestClient, kind: Kind) -> None:
     names = {"models": {"name", "acc"}, "capacity": {"type"}}.get(kind.listing, {"name"})
@@ -445,7 +444,6 @@ def test_loads_for_another_revision_are_refused(service: TestClient) -> None:
     assert service.post("/v1/loads", json={}, headers={"If-Match": tag}).status_code == 200
 
 
-@pytest.mark.slow
 def test_the_last_plan_is_kept_with_its_age_and_revision(service: TestClient) -> None:
     fleet(service)
     refused(service.get("/v1/plan"), 404, "no plan")
@@ -503,7 +501,6 @@ def test_a_mixed_plan_is_carried_out(service: TestClient, specs: Path) -> None:
     assert again["allocations"] == plan["allocations"]
 
 
-@pytest.mark.slow
 def test_reported_pools_of_a_mixed_fleet_all_run(service: TestClient) -> None:
     reported = {"A": {"ready": 2}, "B": {"ready": 1, "pending": 1}}
     for mixed in (False, True):

@@ -149,7 +149,6 @@ def test_other_addresses_need_keys_or_the_word_of_the_user(host: str, tmp_path: 
     Settings(host=host, api_key_files=(tmp_path,)).check()
 
 
-@pytest.mark.slow
 def test_unknown_paths_and_methods_answer_as_the_reference_does() -> None:
     with in_a_thread() as here:
         for method, path in (("GET", "/nope"), ("DELETE", "/getServers"), ("GET", "/getServers//")):
@@ -242,7 +241,6 @@ def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
         assert isinstance(lost.exception(), OSError | http.client.HTTPException)
 
 
-@pytest.mark.slow
 def test_an_application_can_live_again() -> None:
     app = create_app(Settings(solver_processes=0))
     for _ in range(2):

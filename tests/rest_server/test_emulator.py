@@ -71,7 +71,6 @@ def test_chat_counts_parts_and_streams_deltas(fleet: Emulator) -> None:
     assert last["usage"]["completion_tokens"] == 3
 
 
-@pytest.mark.slow
 def test_stop_string_and_natural_end_stop_early(fleet: Emulator) -> None:
     answer = fleet.ask("/v1/completions", asked(200, stop=["a"])).json
     (choice,) = answer["choices"]
@@ -142,7 +141,6 @@ def test_metrics_are_those_of_the_requests(fleet: Emulator) -> None:
     assert after["vllm:num_requests_running"] == after["vllm:prefix_cache_hits_total"] == 0
 
 
-@pytest.mark.slow
 def test_router_counts_as_the_gateway_of_llm_d(fleet: Emulator) -> None:
     def found() -> dict[str, float]:
         lines = [line for line in fleet.ask("/metrics").text.splitlines() if line.startswith("llm_d_epp_")]

@@ -91,7 +91,6 @@ def test_a_fleet_question_is_described_as_for_its_document(service: TestClient, 
     assert held == given
 
 
-@pytest.mark.slow
 def test_the_fleet_is_compared_with_another_side(service: TestClient) -> None:
     service.put("/v1/fleet", json=source())
     other = source("s", "t", "u")

@@ -54,7 +54,6 @@ def test_a_document_with_routes_comes_back(service: TestClient, source: Json) ->
     assert load_system(service.get("/v1/fleet").json()) == load_system(source)
 
 
-@pytest.mark.slow
 def test_loads_of_routes_are_planned_and_stored(service: TestClient, source: Json) -> None:
     plan = planned(service, {"chat": {"arrivalRate": 3000}})
     system = load_system(source)
@@ -72,7 +71,6 @@ def test_loads_of_routes_are_planned_and_stored(service: TestClient, source: Jso
     assert not planned(service, {"chat": {"arrivalRate": 3000}}).changes
 
 
-@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("loads", "field", "text"),
     [
@@ -119,7 +117,6 @@ def test_routes_are_entities_of_the_fleet(service: TestClient) -> None:
     assert Route.model_validate_json(service.get("/v1/routes/chat").content).max_loss == 0
 
 
-@pytest.mark.slow
 def test_both_servers_of_an_unserved_route_keep_replicas(service: TestClient) -> None:
     first = planned(service, {"chat": {"arrivalRate": RATE}})
     replicas = {

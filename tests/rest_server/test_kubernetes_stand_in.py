@@ -140,7 +140,6 @@ def test_get_and_list_say_that_this_is_a_stand_in(fleet: Emulator, client: Any) 
         list(client.list(Deployment, labels={"inferno.server.name": operators.not_equal("talk")}))
 
 
-@pytest.mark.slow
 def test_a_replica_on_several_nodes_is_a_leader_worker_set(client: Any) -> None:
     (found,) = (item.to_dict() for item in client.list(LeaderWorkerSet))
     assert (found["metadata"]["name"], found["spec"]["leaderWorkerTemplate"]["size"]) == (THINK, 2)
@@ -154,7 +153,6 @@ def test_a_replica_on_several_nodes_is_a_leader_worker_set(client: Any) -> None:
     assert len(pods) == 2  # leader and worker
 
 
-@pytest.mark.slow
 def test_scale_is_patched_and_applied(client: Any) -> None:
     found = client.patch(Deployment.Scale, TALK, {"spec": {"replicas": 2}}, patch_type=PatchType.MERGE)
     assert found.spec.replicas == 2
@@ -219,7 +217,6 @@ def test_a_whole_deployment_is_replaced(client: Any) -> None:
     until(replaced)
 
 
-@pytest.mark.slow
 def test_a_watch_shows_every_step_of_a_start(fleet: Emulator, client: Any) -> None:
     with watching(fleet, client, Deployment, listed_version(client, Deployment)) as watcher:
         apply(client, Deployment, TALK, 2, force=True)
@@ -319,7 +316,6 @@ def test_events_are_kept(client: Any) -> None:
     assert "Drift" in [item.reason for item in client.list(Event)]
 
 
-@pytest.mark.slow
 def test_an_unavailable_server_answers_503(fleet: Emulator, client: Any) -> None:
     fleet.ask("/emulator/kubernetes", {"fault": "unavailable", "seconds": 0.5})
     with pytest.raises(ApiError, match="unavailable, by a fault"):
@@ -374,7 +370,6 @@ def test_the_commands_of_the_page_run(fleet: Emulator, client: Any) -> None:
     until(lambda: fleet.ask(DEPLOYMENTS).status == HTTPStatus.OK)
 
 
-@pytest.mark.slow
 def test_the_loop_reads_and_scales_a_group(fleet: Emulator, client: Any) -> None:
     group = {"server": "think", "accelerator": "4xGPU", "name": THINK, "kind": "LeaderWorkerSet"}
     given = {"url": fleet.url, "workloads": [group], "fieldManager": "loop"}

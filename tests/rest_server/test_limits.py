@@ -47,7 +47,6 @@ def test_lists_that_features_add_are_limited_as_servers_are() -> None:
         check_size(spec_from_value({"routes": routes}), Settings(max_servers=1))
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ["/v1/plan", "/optimizeOne"])
 def test_the_routes_hold_to_the_limits(path: str) -> None:
     with in_a_thread(max_servers=1) as here:

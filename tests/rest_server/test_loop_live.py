@@ -225,7 +225,6 @@ SEVERAL_NODES = [
 ]
 
 
-@pytest.mark.slow
 def test_a_leader_worker_set_is_read_and_scaled(nodes: tuple[Emulator, System]) -> None:
     fleet, system = nodes
     with cluster(fleet, system, "first", workloads=SEVERAL_NODES) as mine:

@@ -96,7 +96,6 @@ def test_a_load_returns_after_a_minute_of_zero_lengths() -> None:
             assert (again["chat"]["desiredReplicas"], notes) == (number, {})
 
 
-@pytest.mark.slow
 def test_a_server_of_unknown_rate_keeps_its_replicas() -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=fleet({"chat": {}})).is_success
@@ -123,7 +122,6 @@ def test_cards_and_priority_decide_about_the_replica(priority: int, number: int)
         assert targets["chat"]["desiredReplicas"] == number
 
 
-@pytest.mark.slow
 def test_lengths_that_a_put_removes_are_those_of_the_last_plan() -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=fleet({"chat": DOCUMENTS["known"]})).is_success

@@ -62,7 +62,6 @@ def test_the_best_batch_is_the_smallest_near_the_largest_rate() -> None:
     assert (answer["M_ITL"], answer["M_TPF"], answer["feasible"]) == (31, 164, True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("targets", mostly_slow([{}, {"targetITL": 20}, {"targetTTFT": 60}], 1))
 def test_a_target_that_is_not_set_binds_nothing(targets: Json) -> None:
     answer = posted("/optimize", PROBLEM | targets | {"maxBatchSize": 64})
@@ -122,7 +121,6 @@ def test_more_batches_than_can_be_tried_are_refused() -> None:
     assert "2,048" in answer.json()["message"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_recorded_best_batches_are_near_the_largest_rate(reference: Path, every: int) -> None:
     """The reference's search stops early, and it goes astray where a target is not set."""

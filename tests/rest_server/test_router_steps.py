@@ -222,7 +222,6 @@ def test_client_that_hangs_up_leaves_the_shared_queue(fleet: Emulator) -> None:
     assert noted(fleet, "gold", TOKENS)[0] == 200  # its slot was not lost
 
 
-@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("named", "server"),
     [

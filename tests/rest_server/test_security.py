@@ -128,7 +128,6 @@ def test_a_request_needs_a_known_key_with_the_scope(keys: Path) -> None:
         assert here.ask("GET", "/addModel/m", X_API_KEY="all-of-it").status == 200
 
 
-@pytest.mark.slow
 def test_the_log_shows_no_key(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), in_a_thread(api_key_files=(keys,)) as here:
         here.ask("GET", "/getServers", X_API_KEY="reader")

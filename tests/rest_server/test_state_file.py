@@ -214,7 +214,6 @@ def test_a_file_of_an_older_version_is_refused(path: Path, monkeypatch: pytest.M
     refused(path, "version 1 of state files, whose plans an older inferplan wrote; .* plan again")
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("damage", ["page", "document", "row", "short"])
 def test_a_damaged_file_is_refused_and_left_alone(path: Path, damage: str) -> None:
     made(path).close()

@@ -53,7 +53,6 @@ def planned(service: TestClient, loads: Json | None = None) -> Json:
     return found
 
 
-@pytest.mark.slow
 def test_every_accelerator_that_a_server_can_run_on_has_a_number(service: TestClient) -> None:
     plan = planned(service)
     (pool,) = plan["allocations"][SLASHED]
@@ -199,7 +198,6 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-@pytest.mark.slow
 def test_the_metrics_are_those_of_the_targets_and_the_plan(service: TestClient) -> None:
     before = samples(service.get("/metrics").text)
     assert before["inferplan_plan_usable",] == 0
@@ -257,7 +255,6 @@ def test_metrics_need_a_key_as_every_reading_does(tmp_path: Path) -> None:
         assert service.get("/v1/targets/s/A", headers={"X-API-KEY": "reader"}).status_code == 404
 
 
-@pytest.mark.slow
 def test_missing_reserves_are_counted_by_class(service: TestClient) -> None:
     found = source()
     for item in found["servers"]:

@@ -47,7 +47,6 @@ def test_the_comparison_of_answers_sees_what_differs() -> None:
 # --- what is answered ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_one_system_is_planned_as_the_library_does_it(specs: Path) -> None:
     whole = load_system(specs / "small")
     body = whole.to_spec().model_dump(mode="json", by_alias=True)

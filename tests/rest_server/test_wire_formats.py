@@ -64,7 +64,6 @@ def test_a_given_atTokens_or_batch_is_used() -> None:  # noqa: N802
     assert planned(server, models=[linear])["s"]["maxBatch"] == MODELS[0]["maxBatchSize"]
 
 
-@pytest.mark.slow
 def test_newer_samples_without_atTokens_get_chosen_batches(reference: Path) -> None:  # noqa: N802
     body = json.loads((reference / "systems" / "small-perf.json").read_text(encoding="utf-8"))
     profiles = body["system"]["modelData"]["models"]

@@ -84,7 +84,6 @@ def test_a_protected_state_is_not_replaced() -> None:
     assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["mine"]
 
 
-@pytest.mark.slow
 def test_without_a_state_the_last_system_is_shown_unchanged() -> None:
     client = wire_client(stateful=False)
     assert client.get("/getServers").json() == {"servers": []}

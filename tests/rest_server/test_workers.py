@@ -85,7 +85,6 @@ def test_closed_workers_refuse_work() -> None:
     assert (solver_workers.running, solver_workers.waiting) == (0, 0)
 
 
-@pytest.mark.slow
 def test_health_and_readiness_do_not_wait_for_a_place() -> None:
     with in_a_thread(events("a"), max_waiting=0) as here, ThreadPoolExecutor(1) as clients:
         answer = clients.submit(here.ask, "GET", "/wait/a")
@@ -121,7 +120,6 @@ def test_a_client_that_leaves_while_queued_frees_its_slot() -> None:
         assert here.ask("GET", "/wait/a").status == 200
 
 
-@pytest.mark.slow
 def test_shutting_down_finishes_what_runs_and_what_waits() -> None:
     with ThreadPoolExecutor(2) as clients:
         with in_a_thread(events("a")) as here:

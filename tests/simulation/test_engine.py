@@ -93,7 +93,6 @@ def test_littles_law_holds_for_closed_load() -> None:
     assert found.overload is None
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("cv", [0.0, 1.0, 3.0])
 def test_only_overload_is_reported(cv: float) -> None:
     lengths = Lengths(LengthDistribution.FIXED, 256), Lengths(LengthDistribution.FIXED, 128)

@@ -68,7 +68,6 @@ def test_highs_and_cbc_agree_on_random_systems(kind: str) -> None:
         assert_backends_agree(source.with_options(heterogeneous=kind == "mixed"))
 
 
-@pytest.mark.slow
 def test_highs_and_cbc_agree_on_unlimited_mixed_plans(reference: Path) -> None:
     source = case(reference, "case18", mixed=True).with_options(unlimited=True)
     assert_backends_agree(source)
@@ -81,7 +80,6 @@ def test_highs_and_cbc_agree_under_a_saturation_policy(specs: Path) -> None:
     assert_backends_agree(source.with_capacity(units))
 
 
-@pytest.mark.slow
 def test_the_command_line_takes_a_backend(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not main(["solve", str(specs / "small"), "--limited", "--backend", "CBC", "--json"])
     plan = json.loads(capsys.readouterr().out)
@@ -233,7 +231,6 @@ def test_the_legend_says_what_each_kind_of_variable_stands_for(tmp_path: Path) -
     assert ("takes 2 replicas", "a") in single
 
 
-@pytest.mark.slow
 def test_names_that_would_spoil_a_file_do_not(tmp_path: Path) -> None:
     names = ["a b", "c[0]", "-x", "2nd:server", "é+1"]
     source = load_system(

@@ -6,7 +6,7 @@ import pytest
 from optimizer.solvers.dominance import nondominated
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("groups", [4, 60])
 @pytest.mark.parametrize("seed", range(10))
 def test_rows_stay_unless_another_of_their_group_dominates_them(seed: int, groups: int) -> None:

@@ -79,7 +79,6 @@ def test_a_price_lies_between_the_marginal_gain_and_loss(seed: int) -> None:
             assert prices[t] <= (fewer - now) / little + 1e-6
 
 
-@pytest.mark.slow
 def test_some_prices_are_more_than_nothing() -> None:
     prices = [unit_prices(problem_of(generate_system(6, 5, 3, seed)), NO_LIMIT) for seed in range(4)]
     assert any(some is not None and some.max() > 0 for some in prices)
@@ -160,7 +159,6 @@ def test_without_time_there_is_no_answer_rather_than_a_no() -> None:
             ask(problem, gone)
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_expansion_with_a_stopped_second_level_is_unproved(seed: int) -> None:
     def answer(run: Run) -> RunResult:

@@ -256,7 +256,6 @@ def placed(plan: Plan) -> dict[str, tuple[str, int]]:
     }
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", seeds(7, 53))
 def test_greedy_equals_a_plain_second_writing_on_random_systems(seed: int) -> None:
     source = load_system(random_mixed_document(seed)).with_options(heterogeneous=False, unlimited=False)

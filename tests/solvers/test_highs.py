@@ -174,7 +174,6 @@ def test_a_time_limit_gives_a_feasible_plan_and_all_gaps(
             break
 
 
-@pytest.mark.slow
 def test_without_an_end_of_time_the_same_fleet_is_proved(best_plan: Plan, scarce_fleet: System) -> None:
     assert best_plan.status == "optimal"
     assert not best_plan.complete

@@ -243,7 +243,7 @@ def test_a_growing_load_is_served_before_reserves(cards: int) -> None:
     assert round(served_rpm(plan, system)[2] / 2520, 2) == {16: 0.36, 20: 0.43}.get(cards, 1.0)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("priorities", [(1, 2, 3), (1, 1, 2)])
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
@@ -311,7 +311,6 @@ def plan_of(system: System, replicas: Mapping[str, int]) -> Plan:
     return make_plan(candidates, problem, Solution(found, Status.optimal, "milp", levels))
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("policy", "replicas", "fault"),
     [

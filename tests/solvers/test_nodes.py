@@ -98,7 +98,6 @@ def weight_of(master: MasterProblem, pool: ColumnPool) -> FloatArray:
     return pool.columns.weights(master.objective)
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", seeds(2, 6))
 def test_nodes_stop_at_the_least_unserved_of_integer_servers(seed: int) -> None:
     master, pool = last_level(seed)

@@ -201,7 +201,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", CASES)
 def test_plans_are_those_worked_out_by_hand(name: str) -> None:
     case = CASES[name]

@@ -88,7 +88,6 @@ def _chosen(seed: int, solver: str) -> Solution:
     return solve_problem(problem_of(load_system(source)))
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", seeds(7, 53))
 def test_no_server_could_move_to_more_spare_capacity(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed))))
@@ -102,7 +101,6 @@ def test_no_server_could_move_to_more_spare_capacity(seed: int) -> None:
             assert spare_capacity_of(problem, other) <= spare_capacity_of(problem, found) + 1e-12
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", seeds(4, 36))
 def test_an_exchange_leaves_every_level_as_it_is(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed))))
@@ -122,7 +120,6 @@ SLOW_FIRST = document(
 )
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "options",
     [
@@ -140,7 +137,6 @@ def test_the_roomier_of_equals_is_taken_on_every_path(options: dict[str, object]
     assert plan.total_cost_cents_per_h == 20
 
 
-@pytest.mark.slow
 def test_the_next_best_alternative_is_the_roomier_of_equals() -> None:
     slices = [accelerator("A"), accelerator("B"), accelerator("D", cost=9)]
     models = [profile("m", "A", alpha=20.0), profile("m", "B", alpha=5.0), profile("m", "D")]

@@ -168,7 +168,7 @@ def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
 # --- solvers that are stopped ----------------------------------------------------------------------------
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("withheld", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
@@ -204,7 +204,7 @@ def test_a_stopped_level_leaves_the_solution_unproved(
         assert not is_better(problem, seeded, solution.replicas)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: bool) -> None:

@@ -189,7 +189,6 @@ def test_a_route_recommends_the_references_queue_if_it_can(
         assert load_system(source)
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("fault", "message", "keys"),
     [

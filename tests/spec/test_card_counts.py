@@ -175,7 +175,6 @@ def test_a_budget_pays_for_more_cards() -> None:
     assert cost(fleet(with_more(4, 300.0), budget=free + 1e-6)) == pytest.approx(free)
 
 
-@pytest.mark.slow
 def test_another_number_keeps_the_price_for_more() -> None:
     system = load_system(fleet(with_more(4, 300.0)))
     changed = solve(system.with_capacity({"H": 8})).total_cost_cents_per_h

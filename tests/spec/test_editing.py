@@ -154,7 +154,6 @@ def test_an_entry_in_one_line_stays_in_one_line() -> None:
     assert after.startswith("models: [{name: llama, acc: A, accCount: 1, maxBatchSize: 64,")
 
 
-@pytest.mark.few(7)
 @pytest.mark.parametrize("section", ["", "models:\n", "models: []\n", "models:   # none yet\n"])
 @pytest.mark.parametrize("rest", ["count: [{type: A, count: 1}]\n", "count: [{type: A, count: 1}]"])
 def test_a_section_that_is_empty_or_missing_is_filled(section: str, rest: str) -> None:

@@ -187,7 +187,6 @@ def yaml_scalar(text: str) -> object:
     return json.loads(message.partition(", not ")[2])
 
 
-@pytest.mark.few(17)
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -146,7 +146,6 @@ def test_offline_work_and_versions_need_an_input_length() -> None:
             load_system(source)
 
 
-@pytest.mark.slow
 def test_the_command_line_plans_the_loads_of_the_file(
     tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +158,6 @@ def test_the_command_line_plans_the_loads_of_the_file(
 # --- how it is refused -------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(14)
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [

@@ -80,7 +80,6 @@ def test_a_document_survives_json_to_yaml_to_json(
     assert json.loads((folder / "b.json").read_text(encoding="utf-8")) == third
 
 
-@pytest.mark.slow
 @given(documents())
 def test_another_yaml_reader_reads_the_same_text(
     tmp_path_factory: pytest.TempPathFactory, source: Json
@@ -93,7 +92,6 @@ def test_another_yaml_reader_reads_the_same_text(
         assert [item["name"] for item in found[section]] == [item["name"] for item in source[section]]
 
 
-@pytest.mark.slow
 @given(documents() | strategies.documents)
 def test_a_system_survives_its_own_document(source: Json) -> None:
     system = load_system(source)

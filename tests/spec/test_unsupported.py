@@ -165,7 +165,6 @@ def test_check_finds_each_option_in_its_own_file(
     assert f"b.yaml:3:3: optimizer.{option}: {reason}; remove it, or {other}" in error
 
 
-@pytest.mark.few(6)
 @pytest.mark.parametrize(("topology", "option"), [each for each in WITH_OPTIONS if each[1] in FLAGS])
 def test_solve_refuses_each_option_in_one_line(
     topology: str, option: str, tmp_path: Path, capsys: Capture

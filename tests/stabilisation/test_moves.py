@@ -88,7 +88,6 @@ def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     assert verify(more, system)[0] == "6 cards of H are used, with those kept; 5 are available"
 
 
-@pytest.mark.slow
 def test_servers_on_removed_cards_move_before_lower_priorities() -> None:
     models = [profile("m", "H"), profile("m", "G")]
     source = document(
@@ -110,7 +109,6 @@ def test_servers_on_removed_cards_move_before_lower_priorities() -> None:
     assert loop.decisions.servers["code"].targets["G"].reason is TargetReason.not_chosen
 
 
-@pytest.mark.slow
 def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
     source = document(
         [server("s", 1000.0)], [accelerator("A"), accelerator("B", cost=20.0)], {"A": 4, "B": 4},
@@ -186,7 +184,6 @@ def test_unserved_servers_never_exceed_the_cards() -> None:
     assert desired(loop.decisions) == {("s", "H"): 3, ("u", "H"): 1}
 
 
-@pytest.mark.slow
 def test_held_replicas_do_not_displace_partial_service() -> None:
     """With the policy, b gets the two cards that a leaves; a's window must not keep them."""
     system = fleet(

@@ -93,7 +93,6 @@ def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
     assert desired(decisions) == {}
 
 
-@pytest.mark.slow
 def test_placements_are_listed_as_often_for_many_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[int] = []
     rows = placements.placement_groups

@@ -72,7 +72,6 @@ def test_without_rules_what_is_desired_is_the_plan(path: str) -> None:
             assert not any(target.held for target in found.servers[name].targets.values())
 
 
-@pytest.mark.slow
 def test_every_change_is_counted() -> None:
     found = run(Rules(), (0, 3.5), (60, 5.5), (120, 1.5), (180, 1.5))
     assert (found.servers["s"].ups, found.servers["s"].downs) == (1, 1)
@@ -118,7 +117,6 @@ def test_an_unserved_server_without_replicas_has_its_reason() -> None:
 # --- one rule at a time -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_target_goes_down_to_the_largest_number_of_the_window() -> None:
     rules = Rules(scale_down_window_s=300.0)
     held = run(rules, (0, 7.5), (60, 3.5), (120, 5.5), (299, 1.5))
@@ -128,7 +126,6 @@ def test_a_target_goes_down_to_the_largest_number_of_the_window() -> None:
     assert number(after(held, 8.5, 301, rules)) == 9  # up at once
 
 
-@pytest.mark.slow
 def test_a_partial_decrease_states_number_and_plan() -> None:
     rules = Rules(scale_down_window_s=300.0)
     target = run(rules, (0, 7.5), (60, 3.5), (120, 5.5), (299, 1.5), (301, 1.5)).servers["s"].targets["A"]
@@ -163,7 +160,6 @@ def test_a_load_that_is_missing_holds_what_was_desired() -> None:
     assert number(after(first, 9.5, 60, Rules(), Observation(60, frozenset({"s"})))) == 10
 
 
-@pytest.mark.slow
 def test_growth_and_decline_are_limited() -> None:
     rules = Rules(
         scale_up_limit=StepLimit(share=1.0, replicas=4, period_s=60.0),

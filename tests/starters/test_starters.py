@@ -72,7 +72,6 @@ def test_the_document_says_what_was_asked_for() -> None:
     assert "Azure LLM inference trace 2023" in text
 
 
-@pytest.mark.slow
 def test_new_documents_explain_their_saturation_policy() -> None:
     text = document_of(start(demands=(Demand("chat", "5000/s"),)))
     before, _, _ = text.partition("optimizer: {saturationPolicy: PriorityExhaustive}\n")
@@ -196,7 +195,6 @@ def test_cards_that_nothing_runs_on_are_not_counted() -> None:
     assert dict(system_of(document_of(facts)).capacity) == {"H100": 16}
 
 
-@pytest.mark.slow
 def test_targets_weights_and_saturation_are_those_given() -> None:
     facts = start(
         weights="fp8",
@@ -349,7 +347,6 @@ def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
     assert load_system(path).capacity == {"H100": 8}
 
 
-@pytest.mark.slow
 def test_the_document_passes_check_without_warnings(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     cards = ["--accelerator", "H100:16:3.50USD/h", "--accelerator", "L4:8:0.60USD/h"]
@@ -563,7 +560,6 @@ def test_two_clouds_stand_side_by_side(tmp_path: Path) -> None:
     assert plan.total_cost_cents_per_h == 8000
 
 
-@pytest.mark.slow
 def test_an_offer_of_several_cards_is_a_node(run: Run, tmp_path: Path) -> None:
     """One replica of four cards and one of one card share a rented node of eight; three cards are free."""
     path = tmp_path / "system.yaml"

@@ -29,7 +29,6 @@ def large(specs: Path) -> Comparison:
 # --- sums ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_scarcity_costs_what_two_solves_say(large: Comparison, specs: Path) -> None:
     """Source: issues 2 and 3 of this project, 26,300.5 limited and 18,205 unlimited."""
     sample = load_system(specs / "large")
@@ -234,7 +233,6 @@ def test_a_server_counts_in_its_class_of_each_side() -> None:
 # --- equal sides -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_system_beside_itself_is_the_same(specs: Path) -> None:
     sample = load_system(specs / "small")
     found = compare(sample, sample)
@@ -358,7 +356,6 @@ def test_what_cannot_be_compared_is_refused() -> None:
 # --- options, notes, bytes -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_second_options_apply_to_the_second_side_only(specs: Path) -> None:
     sample = load_system(specs / "small")
     found = compare(sample, second_options={"heterogeneous": True}, unlimited=True)

@@ -52,7 +52,6 @@ def test_latencies_against_load_are_those_of_the_queue(fleet: System) -> None:
         assert guide(found, "load") <= guide(found, "largest")
 
 
-@pytest.mark.slow
 def test_every_batch_limit_has_its_largest_load_and_latencies(fleet: System) -> None:
     figure = make_figure(fleet, "batch", server="s", accelerator="A")
     rates, itl, ttft = (dict(points(curves(figure, panel).series[0])) for panel in range(3))
@@ -219,7 +218,6 @@ def test_a_figure_is_a_document(fleet: System, kind: str) -> None:
     assert make_figure(fleet, kind, server="s", accelerator="A").to_json() == figure.to_json()
 
 
-@pytest.mark.slow
 def test_figures_of_a_server_do_not_depend_on_others(fleet: System) -> None:
     alone = replace(fleet, servers=MappingProxyType({"s": fleet.servers["s"]}))
     for kind in REPLICA_AND_SERVER:

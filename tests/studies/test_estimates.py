@@ -47,7 +47,6 @@ def test_the_middle_is_that_of_a_plan_of_its_own() -> None:
     assert found.middle.cards < found.upper.cards
 
 
-@pytest.mark.slow
 def test_a_scarce_fleet_serves_more_with_the_middle() -> None:
     system = load_system(source() | {"count": [{"type": "H100", "count": 24}]})
     found = price_of_estimates(system, solve(system))
@@ -56,7 +55,6 @@ def test_a_scarce_fleet_serves_more_with_the_middle() -> None:
     assert (found.upper.served_in_full, found.middle.served_in_full, found.servers) == (0, 1, 1)
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("end", ["middle", "lower"])
 def test_other_ends_and_measured_times_have_no_price(end: str) -> None:
     system = load_system(source(estimates=end))

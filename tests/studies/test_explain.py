@@ -108,7 +108,6 @@ def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
             assert_effect_is_the_difference(option.forced.effect, plan, forced, list(source.servers))
 
 
-@pytest.mark.slow
 def test_a_sole_accelerator_has_no_serving_alternative() -> None:
     source = system(
         [server("a", accelerators=["A0"]), server("b", 120.0)],
@@ -207,7 +206,6 @@ def test_a_server_that_the_budget_leaves_out_needs_more_of_it() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_a_repair_names_served_servers_that_it_leaves_out() -> None:
     """With enough cards the budget serves the server with more load instead."""
     servers = [server("large", 100.0, replicas=5), server("small", replicas=1)]
@@ -353,7 +351,6 @@ def test_a_goodput_target_is_given_up_with_its_last_limit() -> None:
     assert bool(repair.relaxations) == looser.complete
 
 
-@pytest.mark.slow
 def test_where_no_single_target_is_enough_the_repair_says_so() -> None:
     source = system(
         [server("a", service="tin"), server("b")],
@@ -474,7 +471,7 @@ def test_an_unknown_server_is_an_error_with_the_nearest_name() -> None:
         explain(scarce(0), "s00")
 
 
-@pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"unlimited": True}, {"heterogeneous": True}])
 def test_the_document_is_the_same_from_its_own_json(options: dict[str, Any]) -> None:
     found = explain(scarce(1), **options)
@@ -507,7 +504,6 @@ def test_a_question_that_is_not_solved_in_time_has_an_interval() -> None:
     assert "interval" not in whole.to_json()
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_fleet_without_cards_is_explained_at_time_limit_0(*, mixed: bool) -> None:
     source = generate_system(4, 4, 3, seed=1)

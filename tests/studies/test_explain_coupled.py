@@ -148,7 +148,6 @@ def test_blocks_that_do_not_differ_keep_their_solutions() -> None:
     assert not solved
 
 
-@pytest.mark.slow
 def test_bounds_behind_an_open_level_of_a_block_are_trivial() -> None:
     problem = build_problem(find_candidates(load_system(random_coupled(5))))
     known = solve_in_blocks(problem, whole, Deadline.after(3600))
@@ -170,7 +169,6 @@ def test_bounds_behind_an_open_level_of_a_block_are_trivial() -> None:
 # --- words -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_looser_targets_find_the_patterns_of_shared_cards_again() -> None:
     """Rates on parts of cards depend on the targets, like those on whole cards."""
     document = random_coupled(2)

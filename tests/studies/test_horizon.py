@@ -238,7 +238,6 @@ def test_moving_between_hours_costs_the_transition_penalty() -> None:
     assert stayed.total_cost == 50
 
 
-@pytest.mark.slow
 def test_every_policy_pays_for_moves_at_list_price() -> None:
     """The fewest cards for 1, 3 and 1 replicas: two of B carry what four of A do, three replicas need A."""
     cards = [accelerator("A", cost=10.0), accelerator("B", cost=40.0, multiplicity=1)]

@@ -35,7 +35,6 @@ def assert_outcome_is_that_of_the_plan(document: Json, policy: str) -> None:
     assert found.pools == plan.pools
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [random_coupled, random_features])
 @pytest.mark.parametrize("seed", mostly_slow([2, 5, 9, 0, 1, 8, *range(10, 150)], 1))
 def test_an_outcome_is_that_of_the_plan(seed: int, make: Callable[[int], Json]) -> None:

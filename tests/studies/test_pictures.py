@@ -31,7 +31,6 @@ def test_the_whole_picture_has_every_panel(large: System) -> None:
     assert figure.note == "26,300.50 cents/h; all 27 servers served in full"
 
 
-@pytest.mark.slow
 def test_other_costs_are_stated() -> None:
     figure = make_figure(load_system(ROOT / "specs" / "robust.yaml"), "plan")
     assert figure.note.endswith("; the total includes price tiers (-1,440.00) and rented services (72.58)")

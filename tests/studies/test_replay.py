@@ -166,7 +166,6 @@ def test_the_command_shows_a_table_json_and_a_picture(
     assert "must end in one of" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_flags_of_solving_count_in_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three replicas of about 540 requests/min each are wanted of two cards."""
     loads = trace(tmp_path / "loads.csv", lambda _: 1500.0, 3)

@@ -141,7 +141,6 @@ def test_no_request_is_missed_twice(seed: int) -> None:
     assert sum(missed.values()) <= load.offered_rpm
 
 
-@pytest.mark.slow
 def test_an_unserved_route_misses_every_request_once() -> None:
     system = fleet(cards=1)
     steps = trace(system, [900.0, 900.0, 30.0, 30.0])

@@ -58,7 +58,6 @@ def test_a_target_far_beyond_a_distribution_does_not_squash_it(chat: System) -> 
     assert curves(make_figure(relaxed, "distribution")).guides == ()
 
 
-@pytest.mark.slow
 def test_the_load_of_the_plan_is_marked(chat: System) -> None:
     (planned,) = solve(chat).allocations[SERVER]
     load = planned.arrival_rate_rpm / planned.num_replicas

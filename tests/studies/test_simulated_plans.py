@@ -59,7 +59,6 @@ def system(**server: object) -> System:
     })  # fmt: skip
 
 
-@pytest.mark.slow
 def test_simulated_pools_agree_with_their_queue_model() -> None:
     made = system()
     plan = solve(made)

@@ -70,7 +70,6 @@ def test_the_effort_without_a_simulation_is_refused(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.endswith("--seed: nothing is simulated; add --simulate, or remove it\n")
 
 
-@pytest.mark.slow
 def test_cache_use_of_requests_spreads_itl() -> None:
     """Where reading the cache weighs, lengths count as much as the number of requests: 26 % of the p95."""
     law = {"alpha": 25.46, "beta": 0.0469, "gamma": 0.00829}

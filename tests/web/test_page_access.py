@@ -35,7 +35,6 @@ def test_a_browser_without_a_key_is_sent_to_sign_in(port: int) -> None:
     assert ask(port, "GET", "/web/", Cookie="inferplan_key=%%%").status == 303
 
 
-@pytest.mark.slow
 def test_the_key_is_in_a_cookie_that_stays_here(port: int) -> None:
     answer = ask(port, "POST", "/web/sign-in?open=sample:small", f"key={KEY}".encode())
     assert (answer.status, answer.headers["location"]) == (303, "/web/?open=sample:small")

@@ -56,7 +56,6 @@ def test_a_document_over_the_limits_of_the_service_is_a_finding() -> None:
     assert "3" in found.problem
 
 
-@pytest.mark.slow
 def test_figures_are_those_of_solve() -> None:
     opened = open_text(json.dumps(SMALL), SETTINGS)
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
