@@ -327,9 +327,7 @@ def _role_summary(run: PoolRun, results: Sequence[PooledRun]) -> SimulatedPool:
 
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
-    """Simulate one replica of a pool and summarise the result."""
-    if run.both is not None:
-        return simulate_together([run], effort)[0]
+    """Simulate one replica of a pool that is simulated alone, and summarise the result."""
     runs = [
         replace(one, client_ms=frozen(one.client_ms + run.delay_ms)) for one in simulated_runs(run, effort)
     ]
