@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.features.caches.sections import cache_section
-from optimizer.features.disaggregation.sections import role_section
+from optimizer.features.disaggregation.sections import role_section, role_value_sections
 from optimizer.features.external.sections import rental_section
 from optimizer.features.length_pools.sections import length_section
 from optimizer.features.nodes.sections import node_sections, node_value_sections
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 def explained_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield the tables that features add to explanations."""
     yield from _filled(loss_section(explanation, money), *node_value_sections(explanation, money))
+    yield from role_value_sections(explanation, money)
 
 
 def replayed_sections(replay: Replay) -> Iterator[Section]:

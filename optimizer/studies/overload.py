@@ -17,6 +17,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.documents import OutputDocument, is_none
 from optimizer.errors import SolverError
+from optimizer.features.length_pools.decision import decided
 from optimizer.features.table import FEATURES
 from optimizer.pipeline import solve_problem
 from optimizer.plan import Plan, make_plan, verify
@@ -104,7 +105,10 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
     system = system.with_rate_factors(plan.factor_of_pair)  # a repaired plan has reduced rates
-    return overload_of_candidates(find_candidates(plan.planned_in(system)), plan, Deadline.after(limit_s))
+    candidates, possible = find_candidates(plan.planned_in(system)), system.with_all_pools()
+    if possible is not system:
+        candidates = replace(candidates, of_all_pools=find_candidates(possible))
+    return overload_of_candidates(candidates, plan, Deadline.after(limit_s))
 
 
 def _lacks_cards(plan: Plan) -> bool:
@@ -203,24 +207,28 @@ def _ways(system: System) -> Iterator[dict[str, Any]]:
 def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline) -> OtherOptions:
     """Return the service with other options, which do not change candidates; null if not solved in time.
 
-    Results of an interrupted solve are not used, because they are not reproducible.
+    Results of an interrupted solve are not used, because they are not reproducible. Pools by length or role
+    are chosen anew.
     """
     if deadline.passed:
         return OtherOptions(**changes)
     # Only the exact solver supports mixed plans.
     exact = {"milp_solver": True} if changes.get("heterogeneous") else {}
-    system = candidates.system.with_options(**changes, **exact)
-    other = replace(candidates, system=system)
-    problem = build_problem(other)
-    plan = make_plan(other, problem, solve_problem(problem, deadline=deadline))
+    every = candidates.of_all_pools or candidates
+    system, possible = (each.system.with_options(**changes, **exact) for each in (candidates, every))
+    every = replace(every, system=possible)
+    problem = build_problem(every)
+    solution = solve_problem(problem, deadline=deadline)
+    other, problem, solution = decided(system, every, problem, solution, find_candidates, ())
+    plan = make_plan(other, problem, solution)
     if plan.status == "feasible":
         return OtherOptions(**changes)
-    wrong = verify(plan, system, other)
+    wrong = verify(plan, other.system, other)
     if wrong:
         raise SolverError(f"the plan failed verification: {wrong[0]}; please report this with the input")
     return OtherOptions(
         **changes,
-        service=service_by_priority(plan, system),
+        service=service_by_priority(plan, other.system),
         lacks_reserve=plan.lacks_reserve,
         total_cost_cents_per_h=plan.total_cost_cents_per_h,
     )

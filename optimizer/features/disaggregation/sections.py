@@ -1,12 +1,20 @@
-"""The table of prefill and decode pools in reports, and why a plan has them."""
+"""The tables of prefill and decode pools in reports and explanations, and why a plan has them."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from optimizer.features.disaggregation.uses import RoleUse, SizedWay
-from optimizer.plan import Plan
+from typing import TYPE_CHECKING
+
 from optimizer.quantities import quantity
+from optimizer.render.explanation_text import effect_text
 from optimizer.render.money import Money
-from optimizer.section import Column, Section, group_name, group_rows, name, table
+from optimizer.section import RPM, Column, Section, group_name, group_rows, name, sentence, table, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from optimizer.features.disaggregation.uses import RoleUse, SizedWay
+    from optimizer.plan import Plan
+    from optimizer.studies.explanation.explanation_document import Explanation
 
 _REASONS = {
     "itl": "because ITL limits replicas that do both",
@@ -68,3 +76,29 @@ def _notes(server: str, use: RoleUse, money: Money) -> Iterator[str]:
 def _text(way: SizedWay, money: Money) -> str:
     replicas = " + ".join(f"{count:,} × {accelerator}" for accelerator, count in way.replicas.items())
     return f"{replicas} for {money.text(way.cost_cents_per_h)}"
+
+
+# --- explanations ----------------------------------------------------------------------------------------
+
+_HANDOVERS = {"linkBandwidth": "links twice as fast", "fixedMs": "half of handover.fixedMs"}
+
+
+def role_value_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the table of the loads and links of pools, and a sentence on what faster handovers cost."""
+    columns = (
+        name("server", "server"),
+        Column("both carry", "max_arrival_rate_rpm", RPM, quantity),
+        words("limited by", "limited_by"),
+        Column("prefill + 1", lambda item: item.one_more_rpm["prefill"], RPM, quantity),
+        Column("decode + 1", lambda item: item.one_more_rpm["decode"], RPM, quantity),
+        Column("link", "link_gbps", "GB/s", quantity),
+        Column("needed", "least_link_gbps", "GB/s", quantity),
+    )
+    if explanation.disaggregation:
+        yield table("What replicas and links are worth", columns, explanation.disaggregation, "pools")
+    effects = [
+        f"{_HANDOVERS[item.field]}: {effect_text(item.effect, money, explanation.plan)}"
+        for item in explanation.handovers
+    ]
+    if effects:
+        yield sentence(f"Change of the cost [{money.unit}]: {'; '.join(effects)}.")

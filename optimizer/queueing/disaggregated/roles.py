@@ -91,6 +91,10 @@ class PrefillQueues(QueueModel):
         """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
 
+    def with_bandwidth(self, gbps: FloatArray) -> Self:
+        """Return the replicas with links of other bandwidths [GB/s], shape (R,)."""
+        return replace(self, handover=replace(self.handover, bandwidth=gbps))
+
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
         """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 291-297)."""
         largest = self.largest_rate

@@ -5,6 +5,7 @@ from typing import Any
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
+from optimizer.features.disaggregation.explained import explain_pools, price_handovers
 from optimizer.features.length_pools.streams import owner_of_pool
 from optimizer.features.nodes.explained import explain_nodes
 from optimizer.features.routes.explained import price_losses
@@ -77,7 +78,11 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         server=server,
         notes=_notes(asked),
         servers=explain_servers(before, servers, {key: answers[key] for key in of_servers}),
-        **(_fleet_parts(before, {key: answers[key] for key in of_units}, budget, memo) if of_fleet else {}),
+        **(
+            _fleet_parts(system, before, {key: answers[key] for key in of_units}, budget, memo)
+            if of_fleet
+            else {}
+        ),
         overload=overload,
         repair=find_repair(solved.modelled[0], solved.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
@@ -86,15 +91,30 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
 
 
 def _fleet_parts(
-    before: BasePlan, of_units: Mapping[UnitQuestion, Answer], budget: QuestionBudget, memo: SizingMemo
+    documented: System,
+    before: BasePlan,
+    of_units: Mapping[UnitQuestion, Answer],
+    budget: QuestionBudget,
+    memo: SizingMemo,
 ) -> dict[str, Any]:
-    """Return the fields of an explanation that concern the entire fleet, by name."""
+    """Return the fields of an explanation that concern the entire fleet, by name.
+
+    `documented` is the system before its pools were chosen.
+    """
     system, outcome = before.candidates.system, before.outcome
     types, limits = explain_units(before, of_units, budget)
     wishes = wish_costs(system, outcome, budget, memo)
     losses = price_losses(system, outcome, budget, memo)
     nodes = explain_nodes(before.plan, system, outcome, budget, memo)
-    return {"types": types, "limits": limits, "wishes": wishes, "losses": losses, "nodes": nodes}
+    return {
+        "types": types,
+        "limits": limits,
+        "wishes": wishes,
+        "losses": losses,
+        "nodes": nodes,
+        "disaggregation": explain_pools(before.plan, before.candidates),
+        "handovers": price_handovers(documented, outcome, budget, memo),
+    }
 
 
 def _planned_name(system: System, server: str) -> str:

@@ -396,6 +396,42 @@ class NodeExplanation(OutputDocument):
     """Replicas that would fit into the free cards; absent if none would."""
 
 
+class PoolsExplanation(OutputDocument):
+    """Load that the prefill and decode pools of a server carry, and the link that they need.
+
+    Loads and bandwidths are the best over the divisions of the TTFT target.
+    """
+
+    server: str
+    """Name of the server."""
+    max_arrival_rate_rpm: float
+    """Load that both pools can carry within all targets [requests/min]."""
+    limited_by: Literal["prefill", "decode"]
+    """Pool that limits this load."""
+    one_more_rpm: dict[Literal["prefill", "decode"], float]
+    """Load that both can carry with one more replica in a pool, by the role of that pool [requests/min]."""
+    link_gbps: float
+    """Bandwidth that the plan assumes: the lowest from the accelerator of the prefill pool to those on which
+    the server can run [GB/s].
+    """
+    least_link_gbps: float
+    """Lowest bandwidth with which these replicas meet all targets [GB/s]."""
+
+
+HandoverField = Literal["linkBandwidth", "fixedMs"]
+
+
+class HandoverEffect(OutputDocument):
+    """Effect of a faster handover between prefill and decode pools: the plan with it, minus the plan."""
+
+    field: HandoverField
+    """Field of documents that is multiplied: the bandwidth of all links, or the fixed time of a handover."""
+    factor: float
+    """Factor by which it is multiplied."""
+    effect: Effect
+    """Effect of the change; pools are chosen anew."""
+
+
 IGNORES_CAPACITIES = "the plan ignores the capacities, so that cards have no price"
 """Note of an explanation of an unlimited plan."""
 
@@ -421,6 +457,10 @@ class Explanation(Printed, Warned):
     """Costs of the routes' limits on the quality loss; absent without routes."""
     nodes: tuple[NodeExplanation, ...] = Field((), exclude_if=not_, strict=False)
     """Values of nodes; absent if the system has none."""
+    disaggregation: tuple[PoolsExplanation, ...] = Field((), exclude_if=not_, strict=False)
+    """Loads and links of prefill and decode pools; absent if the plan has none."""
+    handovers: tuple[HandoverEffect, ...] = Field((), exclude_if=not_, strict=False)
+    """Effects of faster handovers; absent if no server can have prefill and decode pools."""
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     repair: RepairOptions | None = None

@@ -69,6 +69,9 @@ class PlanOutcome:
         carried |= {name: sum(row.rate_rpm for row in rows) for name, rows in rows_of(plan).items()}
         for rates in plan.served_in_queues_rpm.values():
             carried |= rates
+        # Pools by role all serve the requests of their server.
+        of_roles = {name: use.pools[0].server for name, use in plan.disaggregation.items() if use.pools}
+        carried |= {name: carried.get(pool, 0.0) for name, pool in of_roles.items()}
         return cls(
             status=Status(plan.status),
             levels=tuple(SolvedLevel(level.name, level.value, level.bound) for level in plan.levels),
