@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, totals
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
 from optimizer.features.external.uses import Rented
 from optimizer.features.nodes.feature import NODES
@@ -196,11 +196,9 @@ class PlanPlacements:
         for name, server in self.system.servers.items():
             rows = self.rows.get(name, ())
             # Only places and numbers count; a changed batch is no change of the plan.
-            before = {
-                place_name(pool.mode, pool.accelerator): pool.num_replicas if pool.mode == "own" else 1
-                for pool in server.current.stated_pools
-                if pool.num_replicas
-            }
+            now = [pool for pool in server.current.stated_pools if pool.num_replicas]
+            before = {place_name(pool.mode, pool.accelerator): 1 for pool in now}
+            before |= totals((pool.accelerator, pool.num_replicas) for pool in now if pool.mode == "own")
             after = {place_name(*row.place): row.count if row.mode == "own" else 1 for row in rows}
             # Shared cards and rentals count as one replica, because their number does not matter here.
             if before != after:

@@ -4,13 +4,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from operator import not_
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import grouped
 from optimizer.documents import Cost, Count, Document, Milliseconds, Quantity, is_none
+from optimizer.features.disaggregation.fields import PoolRoleField, Role
 from optimizer.features.length_pools.fields import PoolShapesField
 from optimizer.kinds.fields import Load
 from optimizer.schema.pools import Pool
@@ -49,6 +50,8 @@ class _Pasted(Document):
             return data
         own = {field.alias or name for name, field in cls.model_fields.items()}
         unused = _UNUSED_OF_PLANNED - own
+        if data.get("role") not in get_args(Role):
+            unused = unused | {"role"}  # that of replicas without load of their server
         return {
             NAMES_OF_PLANNED.get(key, key): value
             for key, value in data.items()
@@ -56,7 +59,7 @@ class _Pasted(Document):
         }
 
 
-class CurrentPool(PoolShapesField, _Pasted):
+class CurrentPool(PoolRoleField, PoolShapesField, _Pasted):
     """A part of an allocation: replicas on one accelerator or on shared cards, or an external service."""
 
     accelerator: str = ""
@@ -145,9 +148,10 @@ _OF_ALLOCATION = ("accelerator", "num_replicas", "max_batch", "cost_cents_per_h"
 
 
 def _joined(pools: Iterable[CurrentPool]) -> Iterator[CurrentPool]:
-    """Yield pools without their nodes; those on one accelerator for the same shapes are one pool."""
+    """Yield pools without their nodes; those on one accelerator for the same requests are one pool."""
     for same in grouped(
-        ((pool.mode, pool.accelerator, frozenset(pool.shapes)), pool) for pool in pools
+        ((pool.mode, pool.accelerator, frozenset(pool.shapes), pool.serving_role or ""), pool)
+        for pool in pools
     ).values():
         total = {
             "num_replicas": sum(pool.num_replicas for pool in same),

@@ -50,7 +50,9 @@ def undefined_accelerators(
             yield from accelerators.missing(part, here, pool.accelerator)
 
 
-def pool_problems(part: Part, at: Location, allocation: AllocationData, nodes: Names) -> Iterator[Finding]:
+def pool_problems(
+    part: Part, at: Location, allocation: AllocationData, nodes: Names, *, has_roles: bool = False
+) -> Iterator[Finding]:
     """Yield the contradictions between the pools of an allocation.
 
     Args:
@@ -58,22 +60,29 @@ def pool_problems(part: Part, at: Location, allocation: AllocationData, nodes: N
         at: location of the allocation in the document.
         allocation: the allocation.
         nodes: the defined node types.
+        has_roles: whether the server can have prefill and decode pools.
     """
     own: Counter[str] = Counter()
-    seen: set[tuple[str, str | None, frozenset[str]]] = set()
+    seen: set[tuple[str, str | None, frozenset[str], str | None]] = set()
     for i, pool in enumerate(allocation.pools):
         here, is_external = (*at, "pools", i, "accelerator"), pool.mode == "external"
+        key = pool.accelerator, pool.node, frozenset(pool.shapes), pool.serving_role
         if pool.node is not None:
             yield from nodes.missing(part, (*at, "pools", i, "node"), pool.node.rpartition("/")[0])
+        if pool.serving_role is not None and not (has_roles and pool.mode == "own"):
+            text = f"a pool with mode {pool.mode} has no role"
+            if not has_roles:
+                text = "the server has no disaggregation; set that to allowed or required"
+            yield Finding(part, (*at, "pools", i, "role"), f"{text}, or remove the role")
         if is_external == bool(pool.accelerator):
             need = "has no accelerator; remove it" if is_external else "needs an accelerator; add its name"
             yield Finding(part, here, f"a pool with mode {pool.mode} {need}")
-        elif pool.mode == "own" and (pool.accelerator, pool.node, frozenset(pool.shapes)) in seen:
+        elif pool.mode == "own" and key in seen:
             on = f" on {pool.node}" if pool.node else ""
             text = f"{pool.accelerator!r}{on} occurs twice; add up its replicas in one pool"
             yield Finding(part, here, text)
         elif pool.mode == "own":
-            seen.add((pool.accelerator, pool.node, frozenset(pool.shapes)))
+            seen.add(key)
             own[pool.accelerator] += pool.num_replicas
     stated = allocation.accelerator, allocation.num_replicas
     if allocation.pools and stated != ("", 0) and stated not in own.items():

@@ -79,7 +79,7 @@ def reserves_held(problem: Problem, replicas: IntArray) -> tuple[BoolArray, Bool
 
 def transition_value(problem: Problem, replicas: IntArray) -> float:
     """Return the transition cost of a solution [cents/h]."""
-    value = float(values_of(problem, replicas).sum())
+    value = float(values_of(problem, replicas).sum()) - problem.repeated_value
     return value + problem.prices.difference(problem.limits.used(replicas))
 
 
@@ -94,7 +94,7 @@ def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
     """Return the number of servers whose allocation a solution changes."""
-    return int((~unchanged(problem, replicas) * problem.counted).sum())
+    return int((~unchanged(problem, replicas) * problem.counted).sum()) - problem.repeated_changes
 
 
 class Reached:
@@ -171,8 +171,8 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 
     `without` is a mask of these servers, shape (S,).
     """
-    value = float(problem.none_value[without].sum()) + problem.prices.constant
-    changes = float(problem.is_running[without].sum())
+    value = float(problem.none_value[without].sum()) + problem.prices.constant - problem.repeated_value
+    changes = float(problem.is_running[without].sum()) - problem.repeated_changes
     return [
         replace(each, outside=each.steps(without) + each.on_value * value + each.on_changes * changes)
         for each in problem.objectives
@@ -207,7 +207,8 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
     least = np.minimum(served, problem.none_value)
     if all_served:  # topologies can serve the others with other replicas
         least = np.where(problem.served_by_rows, least, served)
-    return float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.prices.fixed
+    every = np.where(problem.has_some_of(rows), least, problem.none_value)
+    return float(every.sum()) - problem.repeated_value + problem.prices.fixed
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:

@@ -161,7 +161,7 @@ class LexicographicSolve:
             unchanged[current_allocations(problem, np.arange(len(problem.table)))[0]] = True
         stays = problem.has_some_of(unchanged) & ~(fixed.forced_unserved | self.without)
         changes = problem.is_running | (fixed.forced_served & ~problem.served_by_rows)
-        return float((~stays & changes).sum())
+        return max(0.0, float((~stays & changes).sum() - problem.repeated_changes))
 
     def _solution(self) -> Solution:
         """Return the incumbent, with its levels recomputed in integers."""

@@ -197,6 +197,25 @@ class Problem:
         return frozen(self.transition_value(every, none, none, none > 0, ~self.is_running))
 
     @cached_property
+    def _repeated(self) -> BoolArray:
+        """Mask of the servers whose current replicas another server has, too, shape (S,)."""
+        nobody = np.zeros(len(self.priority), np.bool_)
+        return frozen(np.logical_or.reduce([nobody, *(each.repeated for each in self.topologies)]))
+
+    @property
+    def repeated_value(self) -> float:
+        """Transition cost that every solution counts for replicas of a repeated server [cents/h] (eq. 310).
+
+        At most one of the servers with the same current replicas is used, and the others leave them.
+        """
+        return float(self.none_value[self._repeated].sum())
+
+    @property
+    def repeated_changes(self) -> int:
+        """Number of changes that every solution counts for repeated servers."""
+        return int(self.is_running[self._repeated].sum())
+
+    @cached_property
     def divisible(self) -> BoolArray:
         """Mask of the candidates that can be a pool of any size, next to other pools, shape (C,)."""
         one_pool = self.reserve.surges | self.is_queue

@@ -165,7 +165,8 @@ def _server_problems(
         yield from accelerators.missing(part, (*at, "preferred", i), name)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current, free = (*at, "currentAlloc"), not server.keep_accelerator
-    yield from pool_problems(part, current, server.current, names["nodes"])
+    roles = server.disaggregation is not None
+    yield from pool_problems(part, current, server.current, names["nodes"], has_roles=roles)
     yield from undefined_accelerators(part, current, server.current, accelerators, unless_priced=free)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from optimizer.features.caches.streams import thinned
-from optimizer.features.disaggregation.streams import can_disaggregate, role_names
+from optimizer.features.disaggregation.streams import role_names, with_role_allocations
 from optimizer.features.length_pools.streams import owner_of_pool, pool_names, with_pool_allocations
 from optimizer.features.shared_queues.streams import SharedQueue, joint_numbers
 from optimizer.features.versions.streams import Version, version_name, with_allocation
@@ -91,10 +91,8 @@ def with_allocations(
     """
     if server.pools_by_length is not None:
         return with_pool_allocations(server, allocations, field)
-    if can_disaggregate(server) and allocations.keys() & set(role_names(server)):
-        # A document states only replicas that do both, so pools by role count as not running.
-        own = allocations.get(server.name, AllocationData(load=server.current.load))
-        return with_allocation(server, server.name, own, field)
+    if allocations.keys() & set(role_names(server)[1:]):
+        return with_role_allocations(server, allocations, field)
     for name in planned_names(server):
         if name in allocations:
             server = with_allocation(server, name, allocations[name], field)

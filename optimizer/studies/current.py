@@ -1,6 +1,6 @@
 """Performance of every server at its current allocation: whether the replicas that run hold the targets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pydantic import Field
@@ -17,11 +17,18 @@ from optimizer.candidates.pairs import Pairs, arrays_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.documents import OutputDocument, is_none
 from optimizer.errors import SpecError
+from optimizer.features.disaggregation.streams import (
+    RolePool,
+    current_roles,
+    is_seeded,
+    with_decode_ttft,
+)
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.targets import meets_target
 from optimizer.schema import CurrentPool
 from optimizer.schema.pools import TargetFigure
 from optimizer.spec.arguments import checks_documents
+from optimizer.spec.streams import owner_of
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -79,13 +86,43 @@ def current_service(system: System) -> CurrentService:
     Raises:
         SpecError: nothing runs.
     """
-    arrays = arrays_of(system)
     if not any(server.current.is_running for server in system.servers.values()):
         raise SpecError(
             "servers: nothing runs; state currentAlloc: {accelerator: H100, numReplicas: 5, load: …}"
         )
-    rows = tuple(row for name in arrays.server_names for row in _rows(system, arrays, name))
-    return CurrentService(holds=all(row.holds for row in rows), pools=rows)
+    ways = [_rows_by_owner(system.partitioned(choices)) for choices in current_roles(system.servers)]
+    rows = [row for owner in ways[0] for row in min((way[owner] for way in ways), key=_largest_ratio)]
+    return CurrentService(holds=all(row.holds for row in rows), pools=tuple(rows))
+
+
+def _rows_by_owner(system: System) -> dict[str, list[CurrentPoolFigures]]:
+    """Return the rows of each server of the documents."""
+    arrays = arrays_of(system)
+    found: dict[str, list[CurrentPoolFigures]] = {}
+    for name, server in system.servers.items():
+        found.setdefault(owner_of(server), []).extend(_rows(system, arrays, name))
+    return {owner: [*_as_client(system, rows)] for owner, rows in found.items()}
+
+
+def _as_client(system: System, rows: Sequence[CurrentPoolFigures]) -> Iterator[CurrentPoolFigures]:
+    """Yield the rows of a server; its prefill pool has the TTFT of the client, if it has one."""
+    roles = {row.server: one for row in rows if isinstance(one := system.servers.get(row.server), RolePool)}
+    later = next((row for row in rows if row.server in roles and roles[row.server].role == "decode"), None)
+    for row in rows:
+        pool = roles.get(row.server)
+        if pool is None or later is None or is_seeded(pool) or not row.targets:
+            yield row
+        elif pool.role == "prefill":
+            yield with_decode_ttft(pool, row, later)
+        else:
+            targets = tuple(figure for figure in row.targets if figure.metric != "ttft")
+            yield row.model_copy(update={"targets": targets})
+
+
+def _largest_ratio(rows: list[CurrentPoolFigures]) -> float:
+    """Return the largest ratio of a value to its target, or infinity if a pool has no metrics."""
+    ratios = [one.value / one.limit for row in rows for one in row.targets]
+    return np.inf if any(row.problem for row in rows) else max(ratios, default=0.0)
 
 
 def _rows(system: System, arrays: SystemArrays, name: str) -> Iterator[CurrentPoolFigures]:

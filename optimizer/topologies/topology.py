@@ -116,6 +116,11 @@ class Topology(ABC):
         """Mask of the servers that have replicas as sized or none, also in mixed plans."""
         return np.zeros(len(self.optional), np.bool_)
 
+    @property
+    def repeated(self) -> BoolArray:
+        """Mask of the servers that have the same current replicas as another, which alone runs them."""
+        return np.zeros(len(self.optional), np.bool_)
+
     @classmethod
     @abstractmethod
     def added_tables(cls, candidates: Candidates) -> Sequence[CandidateTable]:

@@ -49,6 +49,23 @@ def document(wish: str | None = "allowed", itl_ms: float = 12, cards: int = 60, 
     }  # fmt: skip
 
 
+def random_running_document(seed: int) -> Json:
+    """Return a random document in which some servers run prefill and decode replicas now."""
+    source, rng = random_role_document(seed), random.Random(f"running {seed}")
+    for server in source["servers"]:
+        if "disaggregation" not in server or rng.random() < 0.2:
+            continue
+        current = server["currentAlloc"]
+        pools = [
+            {"accelerator": rng.choice("AB"), "numReplicas": rng.randint(1, 4), "role": role}
+            for role in ("prefill", "decode")
+        ]
+        if "accelerator" in current:
+            pools.append({"accelerator": current["accelerator"], "numReplicas": current["numReplicas"]})
+        server["currentAlloc"] = {"load": current["load"], "pools": pools}
+    return source
+
+
 def random_role_document(seed: int) -> Json:
     """Return two or three servers on scarce cards of two types, with and without a link between them."""
     rng = random.Random(f"roles {seed}")
@@ -117,7 +134,7 @@ def best_bill(source: Json) -> Bill:
         ways: list[tuple[tuple[float, ...], Way]] = [
             ((0.0,) * 4, way) for way in _ways(source, item, candidates)
         ]
-        ways.append((tuple(missed), ({}, *_bill(source, item, {}))))
+        ways.append((tuple(missed), ({}, *_bills(source, item, {}))))
         grown: dict[tuple[tuple[float, ...], tuple[int, int]], tuple[float, float]] = {}
         for (short, used), (cost, changes) in found.items():
             for missing, (more, value, changed) in ways:
@@ -137,11 +154,8 @@ def _ways(source: Json, item: Json, candidates: Candidates) -> Iterator[Way]:
     wish = item.get("disaggregation")
     if wish != "required":
         for pool in _pools(source, item, candidates):
-            yield pool, *_bill(source, item, pool)
+            yield pool, *_bills(source, item, {"": pool})
     links = {one["name"]: one.get("links", {}) for one in source["accelerators"]}
-    penalty = source["optimizer"]["transitionPenalty"]
-    price = {one["name"]: one["cost"] for one in source["accelerators"]}
-    left = _bill(source, item, {})
     for share in SHARES if wish else ():
         pools = (_least(candidates, f"{item['name']} ({role} {share})") for role in ("prefill", "decode"))
         for (first, count), (second, more) in itertools.product(*(each.items() for each in pools)):
@@ -149,8 +163,8 @@ def _ways(source: Json, item: Json, candidates: Candidates) -> Iterator[Way]:
                 continue
             used = {first: count} if first != second else {first: count + more}
             used |= {second: more} if first != second else {}
-            value = sum(price[name] * number for name, number in used.items()) * (1 + penalty)
-            yield used, value + left[0], 2.0 + left[1]
+            both = {"prefill": {first: count}, "decode": {second: more}}
+            yield used, *_bills(source, item, both)
 
 
 def _rates(candidates: Candidates, server: str) -> tuple[dict[str, float], float]:
@@ -166,11 +180,25 @@ def _least(candidates: Candidates, server: str) -> dict[str, int]:
     return {name: math.ceil(load / rate * (1 - 1e-9)) for name, rate in rates.items()}
 
 
-def _bill(source: Json, item: Json, pool: dict[str, int]) -> tuple[float, float]:
-    """Return the transition cost and the change of a server with the given replicas."""
+def _bills(source: Json, item: Json, pools: dict[str, dict[str, int]]) -> tuple[float, float]:
+    """Return the transition cost and the changes of a server with the given replicas of each role."""
+    bills = [_bill(source, item, role, pools.get(role, {})) for role in ("", "prefill", "decode")]
+    return sum(value for value, _ in bills), sum(changes for _, changes in bills)
+
+
+def _running(item: Json, role: str) -> tuple[str, int]:
+    """Return the accelerator and the number of the replicas of a role that run now; "" for both roles."""
+    now = item["currentAlloc"]
+    for pool in now.get("pools", [now]):
+        if pool.get("role", "") == role and "accelerator" in pool:
+            return pool["accelerator"], pool["numReplicas"]
+    return "", 0
+
+
+def _bill(source: Json, item: Json, role: str, pool: dict[str, int]) -> tuple[float, float]:
+    """Return the transition cost and the change of the replicas of one role."""
     price = {one["name"]: one["cost"] for one in source["accelerators"]}
-    penalty, now = source["optimizer"]["transitionPenalty"], item["currentAlloc"]
-    where, count = now.get("accelerator", ""), now.get("numReplicas", 0)
+    penalty, (where, count) = source["optimizer"]["transitionPenalty"], _running(item, role)
     old = price[where] * count if where else 0.0
     cost = sum(price[name] * number for name, number in pool.items())
     elsewhere = sum(price[name] * number for name, number in pool.items() if name != where)
@@ -184,9 +212,9 @@ def _pools(source: Json, item: Json, candidates: Candidates) -> list[dict[str, i
     most = {name: math.ceil(load / rate * (1 - 1e-9)) for name, rate in rates.items()}
     if not source["optimizer"]["heterogeneous"]:
         return [{name: number} for name, number in most.items()]
-    now = item["currentAlloc"]
-    if now.get("accelerator") in most:
-        most[now["accelerator"]] = max(most[now["accelerator"]], now["numReplicas"])
+    where, count = _running(item, "")
+    if where in most:
+        most[where] = max(most[where], count)
     alone = [{name: number} for name, number in most.items()]
     # Rates can be so small that a pool would need millions of replicas.
     cards = {

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import Json, without_hash
-from role_oracles import LAW, best_bill, document, random_role_document
+from role_oracles import LAW, best_bill, document, random_role_document, random_running_document
 from slow_cases import mostly_slow
 
 from optimizer import SpecError, load_system, simulate, solve, verify
@@ -19,11 +19,20 @@ from optimizer.kinds.replicas import LatencyFigures
 from optimizer.render.manifests import variants
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
+from optimizer.studies.current import current_service
 
 
 @pytest.mark.parametrize("seed", mostly_slow(range(100), 1))
 def test_choice_matches_enumeration_of_all_ways(seed: int) -> None:
-    source = random_role_document(seed)
+    _check_by_enumeration(random_role_document(seed))
+
+
+@pytest.mark.parametrize("seed", mostly_slow(range(100), 1))
+def test_choice_matches_enumeration_where_pools_run_now(seed: int) -> None:
+    _check_by_enumeration(random_running_document(seed))
+
+
+def _check_by_enumeration(source: Json) -> None:
     system = load_system(source)
     plan = solve(system)
     assert plan.status == "optimal"
@@ -194,18 +203,72 @@ def test_one_node_holds_both_pools() -> None:
     assert solve(load_system(source)).disaggregation["s"].reason == "unserved"
 
 
-@pytest.mark.slow
-def test_pools_by_role_are_not_applied_to_documents() -> None:
-    """The current allocation of a document cannot state them; one of the pools stood for all replicas."""
-    system = load_system(document("allowed"))
+def running(*roles: str, count: int = 3, wish: str = "allowed", itl_ms: float = 14) -> Json:
+    """Return the document of `document` with replicas of some roles that run now."""
+    source = document(wish, itl_ms)
+    source["servers"][0]["currentAlloc"]["pools"] = [
+        {"accelerator": "H100", "numReplicas": count, "role": role} for role in roles
+    ]
+    return source
+
+
+def test_a_plan_is_applied_with_its_roles() -> None:
+    system = load_system(document(itl_ms=14))
     plan = solve(system)
-    assert set(plan.allocations) == {"s (prefill)", "s (decode)"}
-    after = plan.applied_to(system).servers["s"]
-    assert not after.current.is_running
-    assert after.current.load == system.servers["s"].current.load
-    both = load_system(document("allowed", itl_ms=60))
-    found = solve(both).allocations["s"][0].num_replicas
-    assert solve(both).applied_to(both).servers["s"].current.num_replicas == found
+    after = plan.applied_to(system)
+    assert [(pool.serving_role, pool.num_replicas) for pool in after.servers["s"].current.pools] == [
+        ("prefill", 3), ("decode", 3),
+    ]  # fmt: skip
+    again = solve(after)
+    assert again.changes == ()
+    assert verify(again, after) == []
+
+
+@pytest.mark.slow
+def test_pools_that_run_now_are_left_if_replicas_do_both() -> None:
+    source = running("prefill", "decode", itl_ms=60)
+    source["optimizer"]["transitionPenalty"] = 0
+    plan = solve(load_system(source))
+    assert {change.server for change in plan.changes} == {"s", "s (decode)", "s (prefill)"}
+    assert plan.disaggregation["s"].pools == ()
+    after = plan.applied_to(load_system(source)).servers["s"].current
+    assert [pool.serving_role for pool in after.stated_pools] == [None]
+    source["optimizer"]["transitionPenalty"] = 1  # moving costs more than it saves
+    assert {pool.role for pool in solve(load_system(source)).disaggregation["s"].pools} == {
+        "prefill",
+        "decode",
+    }
+
+
+@pytest.mark.slow
+def test_an_idle_server_leaves_both_pools() -> None:
+    source = running("prefill", "decode")
+    source["servers"][0]["currentAlloc"]["load"]["arrivalRate"] = 0
+    system = load_system(source)
+    plan = solve(system)
+    assert [(change.before[0].num_replicas, change.after) for change in plan.changes] == [(6, ())]
+    assert verify(plan, system) == []
+
+
+@pytest.mark.slow
+def test_running_pools_are_measured_as_the_client_sees_them() -> None:
+    source = running("prefill", "decode")
+    source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
+    decode, prefill = current_service(load_system(source)).pools
+    assert [figure.metric for figure in prefill.targets] == ["ttft"]
+    assert [figure.metric for figure in decode.targets] == ["itl"]
+    assert prefill.targets[0].limit == pytest.approx(2000)
+    parts = solve(load_system(source)).allocations
+    own = {role: parts[f"s ({role})"][0] for role in ("prefill", "decode")}
+    assert prefill.ttft_ms == pytest.approx(own["prefill"].ttft_ms + own["decode"].ttft_ms)
+    assert current_service(load_system(running("prefill", "decode"))).holds
+    alone = current_service(load_system(running("prefill")))
+    assert [row.problem for row in alone.pools if row.server == "s (decode)"] == ["nothing runs for its load"]
+
+
+def test_a_role_needs_pools_by_role() -> None:
+    with pytest.raises(SpecError, match=r"pools\[0\].role.*the server has no disaggregation"):
+        load_system(running("prefill", wish="never"))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import optimizer
 from optimizer import load_system, solve
 from optimizer.attribute_docs import attribute_docs
 from optimizer.documents import Document, OutputDocument, output_name
+from optimizer.schema import CurrentPool
 from optimizer.schema.pools import Pool
 from optimizer.studies.simulation.simulation_document import SimulatedLatency
 
@@ -96,3 +97,10 @@ SOURCE = document(
     {"A": 9},
     classes=[service_class("gold", itl=60, ttft=2000)],
 )
+
+
+@pytest.mark.parametrize(("role", "kept"), [("prefill", "prefill"), ("shared spare", None), (None, None)])
+def test_pasted_pools_keep_only_roles_of_documents(role: str | None, kept: str | None) -> None:
+    """A planned pool can have the role of replicas that carry no load; documents know two other roles."""
+    pasted = {"accelerator": "A", "numReplicas": 2, "costCentsPerH": 3.0, "itlMs": 9.0, "role": role}
+    assert CurrentPool.model_validate(pasted).serving_role == kept

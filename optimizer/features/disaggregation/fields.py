@@ -10,6 +10,7 @@ from optimizer.features.places.fields import NetworkField
 
 Disaggregation = Literal["never", "allowed", "required"]
 FirstToken = Literal["prefill", "decode"]
+Role = Literal["prefill", "decode"]
 
 
 def _none_if_never(value: Disaggregation | None) -> Disaggregation | None:
@@ -29,6 +30,15 @@ class DisaggregationFields(Document):
     """With prefill and decode pools: whether the `decode` replica sends the first token, after it has
     computed the last prompt token again, or the `prefill` replica, at the end of the handover. Default:
     `decode`.
+    """
+
+
+class PoolRoleField(Document):
+    """The role of a current pool."""
+
+    serving_role: Role | None = Field(None, alias="role", exclude_if=is_none)
+    """Whether the replicas are those of the `prefill` or of the `decode` pool, if the server has
+    `disaggregation`. Absent: they do both.
     """
 
 

@@ -118,7 +118,11 @@ def _later_pools(
     decode, lower = np.full((2, len(servers)), -1)
     if system.options.max_power_w is not None:
         return decode, lower  # fewer replicas can need more power
-    own = grouped((pool.whole.name, (pool.decode_share, s)) for s, pool in pools.items())
+    own = grouped(
+        (pool.whole.name, (pool.decode_share, s))
+        for s, pool in pools.items()
+        if not pool.current.is_running  # it can be better to keep more replicas
+    )
     for mine in own.values():
         ordered = [s for _, s in sorted(mine)]
         of_role = [[s for s in ordered if pools[s].role == name] for name in ROLES]

@@ -7,15 +7,16 @@ import numpy as np
 
 from optimizer.candidates.arrays import profile_of
 from optimizer.errors import SpecError
+from optimizer.features.disaggregation.fields import Role
 from optimizer.features.disaggregation.streams import (
     LAYERS,
     ROLES,
-    Role,
     RolePool,
     bandwidth_gbps,
     handover_of,
     is_seeded,
     pool_name,
+    with_decode_ttft,
 )
 from optimizer.kinds.simulated import beside_heads, open_load
 from optimizer.plan import Plan, Pool
@@ -122,19 +123,10 @@ def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
 
 
 def as_client(plan: Plan, server: RolePool, pool: Pool) -> Pool:
-    """Return the prefill pool with the TTFT of the client in place of its own part.
-
-    Means add up; percentiles are at most the sum of both.
-    """
+    """Return the prefill pool with the TTFT of the client in place of its own part."""
     if server.role == "decode" or is_seeded(server):
         return pool
-    decode = _pool_of(plan, server.whole, "decode")
-    parts = {figure.measure: figure.value for figure in decode.targets}
-    targets = [
-        figure.model_copy(update={"value_ms": figure.value + parts.get(figure.measure, 0.0)})
-        for figure in pool.targets
-    ]
-    return pool.model_copy(update={"ttft_ms": pool.ttft_ms + decode.ttft_ms, "targets": tuple(targets)})
+    return with_decode_ttft(server, pool, _pool_of(plan, server.whole, "decode"))
 
 
 def _pool_of(plan: Plan, server: Server, role: Role) -> Pool:

@@ -5,23 +5,23 @@ known, the two pools of every share are planned servers beside the server itself
 the chosen share are, or the server itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict
 
 from optimizer.arrays import FloatArray, sorted_by_key
 from optimizer.errors import SpecError
-from optimizer.features.disaggregation.fields import HandoverOptions
+from optimizer.features.disaggregation.fields import HandoverOptions, Role
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH
 from optimizer.queueing.continuous.model import ContinuousQueues
-from optimizer.schema import Accelerator, AllocationData, ModelProfile, ModelTarget, Server
+from optimizer.schema import Accelerator, AllocationData, CurrentPool, ModelProfile, ModelTarget, Server
 from optimizer.schema.names import Finding
+from optimizer.schema.pools import TargetFigure
 from optimizer.spec.feature import Documents
 
-Role = Literal["prefill", "decode"]
 CONTINUOUS = ContinuousQueues.name
 ROLES: tuple[Role, ...] = ("prefill", "decode")
 SHARES = (0.05, 0.2, 0.4)
@@ -41,6 +41,24 @@ Choice = tuple[tuple[str, ...], ...]
 """Chosen pools of a server: (("prefill", "0.2"), ("decode", "0.2")), or one empty part for the server."""
 
 
+class _HasTtft(Protocol):
+    """Figures of a pool."""
+
+    @property
+    def ttft_ms(self) -> float | None:
+        """Mean TTFT [ms]."""
+
+    @property
+    def targets(self) -> tuple[TargetFigure, ...]:
+        """Every target with its value."""
+
+    def model_copy(self, *, update: Mapping[str, Any]) -> Self:
+        """Return a copy with other values."""
+
+
+Figures = TypeVar("Figures", bound=_HasTtft)
+
+
 class RolePool(Server):
     """The prefill or decode replicas of a server, as a planned server."""
 
@@ -51,6 +69,11 @@ class RolePool(Server):
     role: Role
     decode_share: float
     """Share of the TTFT target that is for the decode pool."""
+
+    @property
+    def has_load(self) -> bool:
+        """Whether the pool can be chosen or is chosen; others only have replicas that run now."""
+        return self.current.load.arrival_rate_rpm > 0
 
     @property
     def choice(self) -> tuple[str, ...]:
@@ -68,26 +91,24 @@ def can_disaggregate(server: Server) -> bool:
 
 
 def wholes_with_roles(servers: Mapping[str, Server]) -> dict[str, Server]:
-    """Return the servers that can have prefill and decode pools, by name."""
-    wholes = [one.whole if isinstance(one, RolePool) else one for one in servers.values()]
+    """Return the servers that can have prefill and decode pools, by name, with all their current pools."""
+    ones = sorted(servers.values(), key=lambda one: isinstance(one, RolePool))  # these know all current pools
+    wholes = [one.whole if isinstance(one, RolePool) else one for one in ones]
     return {one.name: one for one in wholes if can_disaggregate(one)}
 
 
 def with_possible_roles(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     """Return planned servers by name, with the possible prefill and decode pools of each."""
-    more = {
-        pool.name: pool
-        for server in servers.values()
-        if can_disaggregate(server)
-        for pool in possible_roles(server)
-    }
+    wholes = [server for server in servers.values() if can_disaggregate(server)]
+    more = {server.name: _aggregated(server) for server in wholes}
+    more |= {pool.name: pool for server in wholes for pool in possible_roles(server)}
     return sorted_by_key({**servers, **more}) if more else servers
 
 
 def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> Mapping[str, Server]:
     """Return planned servers by name, in which servers are replaced by their chosen pools.
 
-    A replaced server that runs now remains, without load.
+    A server or pool that is not chosen remains if it runs now, without load.
 
     Args:
         servers: the planned servers, possibly with pools.
@@ -96,19 +117,18 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     wholes = wholes_with_roles(servers)
     pools: dict[str, Server] = {}
     for name in wholes.keys() & choices.keys():
-        mine = [*possible_roles(wholes[name], choices[name])]
-        chosen = (pool.model_copy(update={"name": name_in_plans(pool)}) for pool in mine)
-        pools |= {pool.name: pool for pool in chosen}
-        if len(mine) < len(ROLES):
-            pools[name] = wholes[name]
-        elif wholes[name].current.is_running:
-            pools[name] = wholes[name].kept_without_load()
-    others = {
+        every, whole = [*possible_roles(wholes[name])], _aggregated(wholes[name])
+        chosen: list[Server] = [pool for pool in every if pool.choice in choices[name]]
+        others = [whole]
+        if len(chosen) < len(ROLES):
+            chosen, others = [whole], [*every[: len(ROLES)]]
+        chosen += [one.kept_without_load() for one in others if one.current.is_running]
+        pools |= {name_in_plans(one): one.model_copy(update={"name": name_in_plans(one)}) for one in chosen}
+    result = {
         name: one
         for name, one in servers.items()
         if not (owner_of_role(one) in wholes and owner_of_role(one) in choices)
-    }
-    result = {**others, **pools}
+    } | pools
     same = result.keys() == servers.keys() and all(result[name] == servers[name] for name in pools)
     return servers if same else sorted_by_key(result)
 
@@ -135,12 +155,10 @@ def pool_name(server: Server, role: Role) -> str:
     return f"{server.name} ({role})"
 
 
-def possible_roles(server: Server, choice: Choice | None = None) -> Iterator[RolePool]:
+def possible_roles(server: Server) -> Iterator[RolePool]:
     """Yield the prefill and the decode pool of a server for each share of the TTFT target.
 
-    Args:
-        server: the server.
-        choice: the only pools to yield; None for all.
+    The current replicas of a role are those of its pool of every share.
     """
     load, one = server.current.load, {"out_tokens": 1.0, "out_tokens_cv": 0.0}
     shapes = tuple(shape.model_copy(update=one) for shape in load.shapes)
@@ -148,15 +166,61 @@ def possible_roles(server: Server, choice: Choice | None = None) -> Iterator[Rol
     common = {field: getattr(server, field) for field in Server.model_fields}
     for share in (0.0,) if is_seeded(server) else SHARES:
         for role in ROLES:
-            if choice is not None and (role, f"{share:g}") not in choice:
-                continue
             own: dict[str, Any] = {
                 "name": f"{server.name} ({role} {share:g})",
-                "current": AllocationData.model_construct(load=one_token if role == "prefill" else load),
+                "current": AllocationData.model_construct(
+                    pools=tuple(pool for pool in server.current.pools if pool.serving_role == role),
+                    load=one_token if role == "prefill" else load,
+                ),
             }
             if role == "prefill":
                 own["max_batch_size"] = server.max_batch_size or DEFAULT_MAX_BATCH
             yield RolePool.model_construct(**{**common, **own}, whole=server, role=role, decode_share=share)
+
+
+def current_roles(servers: Mapping[str, Server]) -> Iterator[dict[str, Choice]]:
+    """Yield the pools of the servers whose prefill and decode replicas run now, once for each possible share.
+
+    It yields at least one mapping, which is empty if no such replicas run.
+    """
+    wholes = wholes_with_roles(servers)
+    mine = {
+        name: [pool.choice for pool in possible_roles(one)]
+        for name, one in wholes.items()
+        if any(pool.serving_role for pool in one.current.pools)
+    }
+    for k in range(max((len(one) for one in mine.values()), default=1) // len(ROLES) + (not mine)):
+        yield {name: (*one[2 * k : 2 * k + 2],) or (*one[:2],) for name, one in mine.items()}
+
+
+def _aggregated(server: Server) -> Server:
+    """Return a server with only those of its current pools whose replicas do both."""
+    pools = tuple(pool for pool in server.current.pools if pool.serving_role is None)
+    if len(pools) == len(server.current.pools):
+        return server
+    current = AllocationData.model_construct(pools=pools, load=server.current.load)
+    return server.model_copy(update={"current": current})
+
+
+def with_role_allocations(server: Server, allocations: Mapping[str, AllocationData], field: str) -> Server:
+    """Return a document's server with the allocations of its pools by role and the same load.
+
+    Args:
+        server: a server that can have prefill and decode pools.
+        allocations: allocations by the name of the server or pool in plans; others are ignored.
+        field: the allocation to replace: ``current`` or ``desired``.
+    """
+    pools = tuple(
+        pool.model_copy(update={"serving_role": role})
+        for role in (None, *ROLES)
+        for pool in _pools_of(allocations.get(pool_name(server, role) if role else server.name))
+    )
+    allocation = AllocationData.model_construct(pools=pools, load=server.current.load)
+    return server.model_copy(update={field: allocation})
+
+
+def _pools_of(allocation: AllocationData | None) -> Sequence[CurrentPool]:
+    return () if allocation is None else allocation.pools or allocation.stated_pools
 
 
 def target_of_role(target: ModelTarget, pool: RolePool) -> ModelTarget:
@@ -165,6 +229,30 @@ def target_of_role(target: ModelTarget, pool: RolePool) -> ModelTarget:
         return target.model_copy(update={"ttft_ms": target.ttft_ms * pool.decode_share})
     ttft_ms = target.ttft_ms * (1 - pool.decode_share)
     return target.model_copy(update={"ttft_ms": ttft_ms, "itl_ms": 0.0, "user_tps": 0.0})
+
+
+def with_decode_ttft(server: RolePool, prefill: Figures, decode: Figures) -> Figures:
+    """Return the figures of a prefill pool with the TTFT of the client, and its whole target.
+
+    Means add up; percentiles are at most the sum of both.
+
+    Args:
+        server: the prefill pool.
+        prefill: its figures; their TTFT is its own part, against the part of the target.
+        decode: figures of the decode pool.
+    """
+    parts = {figure.measure: figure.value for figure in decode.targets}
+    targets = [
+        figure.model_copy(
+            update={
+                "value_ms": figure.value + parts.get(figure.measure, 0.0),
+                "limit_ms": figure.limit / (1 - server.decode_share),
+            }
+        )
+        for figure in prefill.targets
+    ]
+    total_ms = (prefill.ttft_ms or 0.0) + (decode.ttft_ms or 0.0)
+    return prefill.model_copy(update={"ttft_ms": total_ms, "targets": tuple(targets)})
 
 
 def is_seeded(server: Server) -> bool:

@@ -40,7 +40,9 @@ class PossibleRoles:
     links: BoolArray
     """Whether prefill replicas on an accelerator can send to decode replicas on another, shape (A, A)."""
     compares: bool
-    """Whether a candidate with no more replicas and no higher cost is as good; not if power is limited."""
+    """Whether a candidate with no more replicas and no higher cost is as good; not if power is limited, or if
+    pools run now.
+    """
 
     @property
     def pools(self) -> tuple[int, ...]:
@@ -68,6 +70,12 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
         """Mask of the prefill and decode pools, of which each runs on one accelerator."""
         return self.optional
 
+    @property
+    def repeated(self) -> BoolArray:
+        """Mask of the pools beyond the first share, which all have the current replicas of their role."""
+        later = [s for each in self.choices for pair in each.pairs[1:] for s in pair]
+        return np.isin(np.arange(len(self.optional)), later)
+
     @classmethod
     def coupled(cls, system: System) -> Collection[str]:
         """Return the servers that require prefill and decode pools."""
@@ -81,7 +89,7 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
         pools = grouped(
             (pool.whole.name, (s, pool))
             for s, pool in enumerate(candidates.system.servers.values())
-            if isinstance(pool, RolePool)
+            if isinstance(pool, RolePool) and pool.has_load
         )
         links = bandwidths_gbps(candidates.system.accelerators) > 0
         choices = tuple(
@@ -206,7 +214,7 @@ def _choice(
         choices=tuple((first.choice, second.choice) for (_, first), (_, second) in pairs),
         required=server.disaggregation == "required",
         links=links & used,
-        compares=system.options.max_power_w is None,
+        compares=system.options.max_power_w is None and not any(pool.current.is_running for _, pool in pools),
     )
 
 

@@ -73,7 +73,7 @@ def role_uses(
         chosen = [
             one
             for one in system.servers.values()
-            if isinstance(one, RolePool) and one.whole.name == each.name
+            if isinstance(one, RolePool) and one.whole.name == each.name and one.has_load
         ]
         chosen.sort(key=lambda one: ROLES.index(one.role))
         uses = tuple(_pool_use(one, pools.get(one.name, ())) for one in chosen)

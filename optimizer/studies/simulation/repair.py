@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from optimizer.errors import SpecError
-from optimizer.features.disaggregation.streams import Role
+from optimizer.features.disaggregation.fields import Role
 from optimizer.parallel import Progress, as_done
 from optimizer.plan import Plan
 from optimizer.queueing.roots import smallest_integer
