@@ -120,6 +120,8 @@ class RouteCase:
         """Return the largest mean lengths over all corners of the weights."""
         if small:
             ranges = list(zip(self.rate * self.low, self.rate * self.high, strict=True))
+        elif float((self.loss * np.minimum(self.low, self.high)).sum()) > self.most + 1e-9:
+            ranges = list(zip(self.rate, self.rate, strict=True))  # the router is never in use
         else:
             ranges = list(zip(self.large_of(self.high), self.rate, strict=True))
         best = [0.0, 0.0]

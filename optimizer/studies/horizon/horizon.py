@@ -2,9 +2,9 @@
 
 Two steps alternate until nothing improves. Each hour is planned exactly for given reservations, then the
 reservations are optimised for the accelerators that these plans use (``docs/math.md``, eq. 162 to 164). The
-search starts from no reservations, from those for the plans at the lowest prices, and from those for the
-peak. Simple policies with their best reservations are candidates, too, so the result is never worse than any
-of them.
+search starts from no reservations, from those for the plans at the lowest prices, from those for the peak,
+and again from the best reservations with one accelerator fewer. Simple policies with their best reservations
+are candidates, too, so the result is never worse than any of them.
 """
 
 from collections.abc import Sequence
@@ -64,10 +64,26 @@ def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
     if peak is not None:
         simple[PEAK] = peak
         candidates.append(peak)
-    chosen = candidates[0]
-    for other in candidates[1:]:
-        chosen = other if other.beats(chosen) else chosen
-    return _document(chosen, offers, simple, lowest)
+    chosen = _best_of(candidates)
+    near = [*as_done(partial(_alternate, hours, offers), _one_fewer(chosen.taken)[: len(starts)])]
+    return _document(_best_of([chosen, *(best for _, best in near)]), offers, simple, lowest)
+
+
+def _best_of(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the first outcome that no later one beats."""
+    best = outcomes[0]
+    for other in outcomes[1:]:
+        best = other if other.beats(best) else best
+    return best
+
+
+def _one_fewer(taken: Taken) -> list[Taken]:
+    """Return reservations of one accelerator fewer, for each tier with any; the largest tiers first."""
+    some = [(units[k], name, k) for name, units in taken.items() for k in range(len(units)) if units[k]]
+    return [
+        {**taken, name: (*taken[name][:k], units - 1, *taken[name][k + 1 :])}
+        for units, name, k in sorted(some, key=lambda each: -each[0])
+    ]
 
 
 def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[Outcome, Outcome]:
