@@ -111,7 +111,7 @@ class Shortages:
     def _coupled(self, name: str) -> tuple[str, str] | None:
         """Return reason code and detail if a topology needs more than the server's replicas; else None."""
         for topology in topologies_of(self.placed.system):
-            if name in topology.coupled(self.placed.system):
+            if name in topology.partnered(self.placed.system):
                 return "capacity", topology.shortage
         return None
 

@@ -149,6 +149,11 @@ class Topology(ABC):
         """
         return ()
 
+    @classmethod
+    def partnered(cls, system: System) -> Collection[str]:
+        """Return the servers that need more than their own replicas to be served."""
+        return cls.coupled(system)
+
     def owners(self, table: CandidateTable) -> IntArray:
         """Return the server for which each candidate's unit is a replica in the topology's role, shape (C,).
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import role_oracles
 from builders import Json, without_hash
 from role_oracles import LAW, best_bill, document, random_role_document, random_running_document
 from slow_cases import mostly_slow
@@ -12,6 +13,7 @@ from optimizer import SpecError, load_system, simulate, solve, verify
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.parts import RoleTable
 from optimizer.features.disaggregation.sections import role_section
+from optimizer.features.disaggregation.streams import ROLES
 from optimizer.features.disaggregation.topology import RolePoolTopology
 from optimizer.features.disaggregation.uses import TtftParts
 from optimizer.features.length_pools.streams import refuse_pools_by_length
@@ -46,6 +48,28 @@ def _check_by_enumeration(source: Json) -> None:
     ]
     assert service == pytest.approx(short)
     assert [*levels.values()] == pytest.approx([value, changes], abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 1))
+def test_chosen_pools_are_served_together_or_not_at_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One share is chosen; each pool of an unserved server counts as unserved."""
+    source = random_running_document(seed)
+    for server in source["servers"]:
+        server["disaggregation"] = "required"
+    monkeypatch.setattr(role_oracles, "SHARES", ("0.2",))
+    chosen = tuple((role, "0.2") for role in ROLES)
+    system = load_system(source)
+    plan = solve(system.partitioned({server["name"]: chosen for server in source["servers"]}))
+    for name in system.servers:
+        prefill, decode = (plan.allocations.get(f"{name} ({role})") for role in ROLES)
+        assert bool(prefill) == bool(decode)
+    short, value, changes = best_bill(source)
+    levels = {level.name: level.value for level in plan.levels}
+    found = [
+        levels.get(f"priority {p}: unserved {what}", 0.0) for p in (1, 2) for what in ("rate", "servers")
+    ]
+    assert found == pytest.approx([2 * missed for missed in short])
+    assert (levels["value"], levels["changes"]) == pytest.approx((value, changes), abs=1e-4)
 
 
 def test_left_out_candidates_do_not_change_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ def check(facts: Facts, _: Candidates | None) -> Iterator[str]:
         if len(use.pools) != len({pool.role for pool in use.pools}) or len(use.pools) < 2:
             continue
         prefill, decode = (plan.allocations.get(pool.server, ()) for pool in use.pools)
-        if not prefill or not decode:
-            yield f"{name}: needs both prefill and decode replicas"
+        if not (prefill and decode):
+            yield from [f"{name}: needs both prefill and decode replicas"] if prefill or decode else ()
             continue
         for first in prefill:
             for second in decode:

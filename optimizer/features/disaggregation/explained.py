@@ -82,7 +82,7 @@ def explain_pools(plan: Plan, candidates: Candidates) -> tuple[PoolsExplanation,
         return ()
     sized = candidates_of_all_pools(candidates.system, wholes, candidates)
     topology = RolePoolTopology.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
-    assert topology is not None
+    assert isinstance(topology, RolePoolTopology)
     choices = sorted((each for each in topology.choices if each.name in used), key=lambda each: each.name)
     arrays, count = sized.arrays, _replicas(plan, choices)
     of_roles = [_pairs(sized, plan, choices, role) for role in range(len(ROLES))]

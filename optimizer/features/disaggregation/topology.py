@@ -5,8 +5,8 @@ Every possible pool is an ordinary server. Equation numbers refer to ``docs/math
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from optimizer.features.disaggregation.streams import (
     Choice,
     RolePool,
     bandwidths_gbps,
+    can_disaggregate,
     wholes_with_roles,
 )
 from optimizer.milp.model import ModelRows
 from optimizer.spec.system import System
 from optimizer.topologies.possible_pools import ENDLESS, PoolTopology, empty_or_used
-from optimizer.topologies.topology import Label, ModelColumns, Variables
+from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,21 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
         return [name for name, one in wholes.items() if one.disaggregation == "required"]
 
     @classmethod
-    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "RolePoolTopology | None":  # noqa: ARG003
-        """Create the topology of a system's possible pools; None if all are chosen."""
-        index = {name: s for s, name in enumerate(candidates.system.servers)}
+    def partnered(cls, system: System) -> Collection[str]:
+        """Return the servers that require pools, and the pools of which each needs the other."""
+        chosen = (name for name, one in system.servers.items() if isinstance(one, RolePool) and one.has_load)
+        return [*cls.coupled(system), *chosen]
+
+    @classmethod
+    def of(  # type: ignore[override]
+        cls,
+        candidates: Candidates,
+        added: BoolArray,  # noqa: ARG003
+        servers: int,
+    ) -> "RolePoolTopology | ChosenRoleTopology | None":
+        """Create the topology of a system's possible pools, or of its chosen ones; None without pools."""
+        planned = candidates.system.servers
+        index = {name: s for s, (name, one) in enumerate(planned.items()) if can_disaggregate(one)}
         pools = grouped(
             (pool.whole.name, (s, pool))
             for s, pool in enumerate(candidates.system.servers.values())
@@ -97,7 +110,11 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
             for name, mine in pools.items()
             if name in index
         )
-        return cls.of_choices(choices, candidates, servers)
+        if choices or not pools:
+            return cls.of_choices(choices, candidates, servers)
+        pairs = tuple((first, second) for (first, _), (second, _) in map(_prefill_first, pools.values()))
+        nobody = np.zeros(servers, np.bool_)
+        return ChosenRoleTopology(pairs, links, nobody, nobody)
 
     def usable(self, table: CandidateTable) -> BoolArray:
         """Return a mask without the candidates whose pairs others of the server replace, shape (C,).
@@ -113,10 +130,7 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
 
     def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
         """Return keys by which candidates on different accelerators never dominate, if a link is missing."""
-        if all(each.links.all() for each in self.choices):
-            return ()
-        masks = [table.accelerator == a for a in np.unique(table.accelerator).tolist()]
-        return (*masks, *(~mask for mask in masks))
+        return () if all(each.links.all() for each in self.choices) else _by_accelerator(table)
 
     def chosen(
         self, table: CandidateTable, replicas: IntArray
@@ -128,16 +142,9 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
             able = [
                 way
                 for way in ways
-                if way and serves[list(way)].all() and self._is_linked(each, table, replicas, way)
+                if way and serves[list(way)].all() and _is_linked(each.links, table, replicas, way)
             ]
             yield each, min(able, key=lambda way: float(cost[list(way)].sum()), default=())
-
-    def _is_linked(
-        self, each: PossibleRoles, table: CandidateTable, replicas: IntArray, way: tuple[int, ...]
-    ) -> bool:
-        """Return whether the prefill replicas of a solution can send to all of its decode replicas."""
-        on = [table.accelerator[(table.server == server) & (replicas > 0)] for server in way]
-        return len(way) < 2 or bool(each.links[np.ix_(*on)].all())
 
     def partitions(
         self, candidates: Candidates, table: CandidateTable, replicas: IntArray
@@ -168,9 +175,91 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
                 self.add_load(rows, table, columns, each.whole, empty[each.whole])
             _add_choice(rows, each, unused, columns.unserved(each.whole))
             for pair in each.pairs:
-                _add_links(rows, each, table.accelerator[columns.candidates], server, pair)
+                _add_links(rows, each.links, table.accelerator[columns.candidates], server, pair)
         wholes = np.array([each.whole for each in choices], np.int64)
         return empty_or_used(table, columns, wholes, none, lambda: _labels(choices)), rows
+
+
+@dataclass(frozen=True)
+class ChosenRoleTopology(Topology):
+    """Servers whose prefill and decode pools are chosen: both pools are served, or none."""
+
+    pairs: tuple[tuple[int, int], ...]
+    """Prefill and decode pool of each server."""
+    links: BoolArray
+    """Whether prefill replicas on an accelerator can send to decode replicas on another, shape (A, A)."""
+    served_by_rows: BoolArray
+    optional: BoolArray
+    place: ClassVar[str] = RolePoolTopology.place
+    name: ClassVar[str] = RolePoolTopology.name
+    advice: ClassVar[str] = RolePoolTopology.advice
+
+    @classmethod
+    def added_tables(cls, candidates: Candidates) -> Sequence[CandidateTable]:  # noqa: ARG003
+        """Return no additional candidates."""
+        return []
+
+    @classmethod
+    def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "ChosenRoleTopology | None":
+        """Create the topology of a system; None if its pools are not yet chosen."""
+        topology = RolePoolTopology.of(candidates, added, servers)
+        return topology if isinstance(topology, cls) else None
+
+    def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> Self:  # noqa: ARG002
+        """Return the topology with only the pairs of the servers in a mask, if given."""
+        kept = (pair for pair in self.pairs if servers is None or servers[list(pair)].any())
+        return replace(self, pairs=tuple(kept))
+
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
+        """Return the mask `chosen` with both pools of a pair if it has one of them."""
+        partnered = chosen.copy()
+        for pair in self.pairs:
+            partnered[list(pair)] = chosen[list(pair)].any()
+        return partnered
+
+    def groups(self) -> Iterator[Sequence[int]]:
+        """Yield both pools of each server."""
+        yield from self.pairs
+
+    @property
+    def as_sized(self) -> BoolArray:
+        """Mask of the pools, of which each runs on one accelerator."""
+        return np.isin(np.arange(len(self.optional)), self.pairs)
+
+    def dominance_groups(self, table: CandidateTable) -> tuple[BoolArray, ...]:
+        """Return keys by which candidates on different accelerators never dominate, if a link is missing."""
+        return () if self.links.all() else _by_accelerator(table)
+
+    def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
+        """Return the mask `has` of served servers without pools whose partner is not served or not linked."""
+        served = has.copy()
+        for pair in self.pairs:
+            served[list(pair)] = has[list(pair)].all() and _is_linked(self.links, table, replicas, pair)
+        return served
+
+    def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
+        """Return the mask `full` of servers served in full without pools whose partner is not."""
+        return self.served(table, replicas, full)
+
+    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:  # noqa: ARG002
+        """Return the solution without replicas of pools whose partner has none."""
+        has = np.bincount(table.server, replicas, len(self.optional)) > 0
+        return np.where(self.served(table, replicas, has)[table.server] | ~has[table.server], replicas, 0)
+
+    def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
+        """Return the rows by which a pool is unserved if its partner is (eq. 304 to 306); no variables."""
+        rows, server = ModelRows(), table.server[columns.candidates]
+        for pair in self.pairs:
+            unserved = {s: columns.unserved(s) for s in pair if s in columns.servers}
+            for s in () if columns.is_single else unserved:
+                mine = np.flatnonzero(server == s)
+                rows.add_one(1.0, 1.0, (mine, np.ones(len(mine))), ([unserved[s]], [1.0]))
+            if len(unserved) == len(pair):
+                rows.add_one(0.0, 0.0, ([*unserved.values()], [1.0, -1.0]))
+                _add_links(rows, self.links, table.accelerator[columns.candidates], server, pair)
+            elif unserved:
+                rows.add_one(1.0, 1.0, ([*unserved.values()], [1.0]))
+        return Variables(np.zeros(0), lambda _: np.zeros(0), lambda: ()), rows
 
 
 def _drop_replaced(each: PossibleRoles, table: CandidateTable, kept: BoolArray) -> None:
@@ -200,11 +289,15 @@ def _drop_replaced(each: PossibleRoles, table: CandidateTable, kept: BoolArray) 
             drop(pool, np.full(count, np.isinf(size[partner]).all()))
 
 
+def _prefill_first(pair: Sequence[tuple[int, RolePool]]) -> list[tuple[int, RolePool]]:
+    return sorted(pair, key=lambda item: item[1].role, reverse=True)
+
+
 def _choice(
     system: System, whole: int, pools: Sequence[tuple[int, RolePool]], links: BoolArray
 ) -> PossibleRoles:
     of_share = grouped((pool.decode_share, (s, pool)) for s, pool in pools)
-    pairs = [sorted(pair, key=lambda item: item[1].role, reverse=True) for pair in of_share.values()]
+    pairs = [_prefill_first(pair) for pair in of_share.values()]
     server = pools[0][1].whole
     used = [server.accelerators is None or name in server.accelerators for name in system.accelerators]
     return PossibleRoles(
@@ -233,9 +326,21 @@ def _add_choice(rows: ModelRows, each: PossibleRoles, unused: dict[int, int], un
         rows.add_one(1.0, 1.0, ([unused[each.whole]], [1.0]))
 
 
+def _by_accelerator(table: CandidateTable) -> tuple[BoolArray, ...]:
+    """Return keys by which candidates on different accelerators never dominate each other."""
+    masks = [table.accelerator == a for a in np.unique(table.accelerator).tolist()]
+    return (*masks, *(~mask for mask in masks))
+
+
+def _is_linked(links: BoolArray, table: CandidateTable, replicas: IntArray, way: tuple[int, ...]) -> bool:
+    """Return whether the prefill replicas of a solution can send to all of its decode replicas."""
+    on = [table.accelerator[(table.server == server) & (replicas > 0)] for server in way]
+    return len(way) < 2 or bool(links[np.ix_(*on)].all())
+
+
 def _add_links(
     rows: ModelRows,
-    each: PossibleRoles,
+    links: BoolArray,
     accelerator: IntArray,
     server: IntArray,
     pair: tuple[int, int],
@@ -243,7 +348,7 @@ def _add_links(
     """Add the rows by which a prefill pool can send to the decode pool (eq. 306)."""
     prefill, decode = (np.flatnonzero(server == s) for s in pair)
     for column in prefill.tolist():
-        able = decode[each.links[accelerator[column], accelerator[decode]]]
+        able = decode[links[accelerator[column], accelerator[decode]]]
         if len(able) < len(decode):
             rows.add_one(-ENDLESS, 0.0, ([column], [1.0]), (able, -np.ones(len(able))))
 

@@ -64,7 +64,7 @@ def role_uses(
         return {}
     sized = candidates_of_all_pools(system, wholes, candidates)
     topology = RolePoolTopology.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
-    assert topology is not None
+    assert isinstance(topology, RolePoolTopology)
     fixed_ms = handover_of(system.options).fixed_ms
     binding = _binding(sized, [each.whole for each in topology.choices])
     result = {}
@@ -91,7 +91,7 @@ def role_uses(
                 aggregated,
                 disaggregated,
                 uses,
-                each.name in unserved,
+                any(name in unserved for name in (each.name, *(one.name for one in chosen))),
             ),
         )
     return result
