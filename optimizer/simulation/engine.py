@@ -131,7 +131,7 @@ def advance(machine: EngineState, times: Coefficients, limits: Limits, until_ms:
         from optimizer.simulation.machine.sharing import run_shared
 
         run_shared(machine, times, limits, float(until_ms))
-    check_progress(machine)
+    check_progress(is_stuck=machine.state[0]["stuck"])
 
 
 def check_tokens(longest: int) -> None:
@@ -146,13 +146,13 @@ def check_tokens(longest: int) -> None:
         )
 
 
-def check_progress(machine: EngineState) -> None:
+def check_progress(*, is_stuck: bool) -> None:
     """Check that the last iteration took time.
 
     Raises:
         AnalysisError: it took none, so the simulation would not progress.
     """
-    if machine.state[0]["stuck"]:
+    if is_stuck:
         raise AnalysisError(
             "the time of an iteration is not positive; give token times that are positive for every batch"
         )

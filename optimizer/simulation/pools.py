@@ -11,10 +11,11 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray, frozen
 from optimizer.errors import AnalysisError
-from optimizer.simulation.engine import PER_REQUEST, SimulatedRun, simulate
+from optimizer.simulation.engine import PER_REQUEST, SimulatedRun, check_progress, simulate
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.replicas import SimulatedReplica
+from optimizer.simulation.live.prefills import LivePrefills
+from optimizer.simulation.replicas import SimulatedReplica, TokenReplica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import overload_of
 
@@ -63,6 +64,19 @@ class PooledRun(SimulatedRun):
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillReplica:
+    """A prefill replica alone."""
+
+    times: IterationCoefficients
+    budget: int
+    kv_tokens: int
+
+    def live(self, levels: int, rng: np.random.Generator) -> LivePrefills:  # noqa: ARG002
+        """Return an empty live replica, which does not distinguish priorities."""
+        return LivePrefills(self.times, self.budget, self.kv_tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class PooledReplicas(SimulatedReplica):
     """Prefill replicas with their links, and decode replicas; prompts reach decode replicas at random."""
 
@@ -86,6 +100,16 @@ class PooledReplicas(SimulatedReplica):
     only_steady: bool = False
     """Whether to ignore that decode replicas hold prefill replicas back if a queue grows without bound."""
 
+    @property
+    def prefill(self) -> PrefillReplica:
+        """One prefill replica."""
+        return PrefillReplica(self.times, self.budget, self.prefill_kv_tokens)
+
+    @property
+    def decode(self) -> TokenReplica:
+        """One decode replica."""
+        return TokenReplica(self.decode_times, self.limits)
+
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:
         """Draw the replicas that compute and decode each request."""
         (own,) = seed.spawn(1)
@@ -105,7 +129,7 @@ class PooledReplicas(SimulatedReplica):
         """
         assert requests.arrival_ms is not None
         assert requests.assigned is not None
-        work = _Work.of(requests)
+        work = PromptWork.of(requests)
         prefilled_ms = self._prefilled(requests, work, np.zeros(len(requests)))
         for _ in range(MAX_PASSES):
             received_ms = self._received(requests, work, prefilled_ms)
@@ -121,7 +145,7 @@ class PooledReplicas(SimulatedReplica):
             "replicas hold them back all the time; raise kvCapacity, or add decode replicas"
         )
 
-    def _prefilled(self, requests: Requests, work: "_Work", freed_ms: FloatArray) -> FloatArray:
+    def _prefilled(self, requests: Requests, work: "PromptWork", freed_ms: FloatArray) -> FloatArray:
         """Return the end of each prefill [ms]."""
         from optimizer.simulation.machine.prefills import run_prefills
 
@@ -132,20 +156,17 @@ class PooledReplicas(SimulatedReplica):
             mine = np.flatnonzero(requests.assigned[0] == replica)
             arrays = requests.arrival_ms[mine], work.computed[mine], work.cached[mine], freed_ms[mine]
             ends, held = np.empty(len(mine)), (np.empty(len(mine) + 1), np.empty(len(mine) + 1))
-            if not run_prefills(self.times, self.budget, self.prefill_kv_tokens, arrays, held, ends):
-                raise AnalysisError(
-                    "the time of an iteration is not positive; give token times that are positive for every "
-                    "batch"
-                )
+            takes_time = run_prefills(self.times, self.budget, self.prefill_kv_tokens, arrays, held, ends)
+            check_progress(is_stuck=not takes_time)
             end_ms[mine] = ends
         return end_ms
 
-    def _received(self, requests: Requests, work: "_Work", prefilled_ms: FloatArray) -> FloatArray:
+    def _received(self, requests: Requests, work: "PromptWork", prefilled_ms: FloatArray) -> FloatArray:
         """Return the times at which decode replicas have the KV caches [ms]."""
         from optimizer.simulation.machine.prefills import run_link
 
         assert requests.assigned is not None
-        spent_ms, received_ms = self._transfer_ms(work), np.empty(len(requests))
+        spent_ms, received_ms = self.transfer_ms(work), np.empty(len(requests))
         for replica in range(self.prefill_replicas):
             mine = np.flatnonzero(requests.assigned[0] == replica)
             ends = np.empty(len(mine))
@@ -153,7 +174,7 @@ class PooledReplicas(SimulatedReplica):
             received_ms[mine] = ends + self.transfer.fixed_ms
         return received_ms
 
-    def _transfer_ms(self, work: "_Work") -> FloatArray:
+    def transfer_ms(self, work: "PromptWork") -> FloatArray:
         """Return the transfer time left at the end of the prefill of each prompt [ms] (eq. 296)."""
         per_token = self.transfer.kv_bytes / (self.transfer.bandwidth * BYTES_PER_MS)
         whole, last = (work.computed + work.cached) * per_token, 1 / self.transfer.layers
@@ -161,7 +182,7 @@ class PooledReplicas(SimulatedReplica):
             return np.asarray(whole)
         return np.asarray(np.maximum(whole * last, whole - (1 - last) * self._alone_ms(work)))
 
-    def _alone_ms(self, work: "_Work") -> FloatArray:
+    def _alone_ms(self, work: "PromptWork") -> FloatArray:
         """Return the time of the prefill of each prompt alone [ms]."""
         from optimizer.simulation.machine.prefills import run_prefills
 
@@ -172,7 +193,7 @@ class PooledReplicas(SimulatedReplica):
         run_prefills(self.times, self.budget, UNLIMITED, arrays, held, ends)
         return ends - spaced_ms
 
-    def _decoded(self, requests: Requests, work: "_Work", received_ms: FloatArray) -> SimulatedRun:
+    def _decoded(self, requests: Requests, work: "PromptWork", received_ms: FloatArray) -> SimulatedRun:
         """Return the run of all decode replicas, with the requests in their original order.
 
         The prompt of a request is its last token, or its first output token if that is known.
@@ -234,14 +255,14 @@ class PooledReplicas(SimulatedReplica):
         )
 
 
-class _Work(NamedTuple):
+class PromptWork(NamedTuple):
     """Prompt tokens of R requests, shapes (R,)."""
 
     computed: IntArray
     cached: IntArray
 
     @classmethod
-    def of(cls, requests: Requests) -> "_Work":
+    def of(cls, requests: Requests) -> "PromptWork":
         """Return the tokens of requests; at least one token is computed."""
         tokens = np.maximum(requests.in_tokens, 1)
         cached = np.zeros_like(tokens) if requests.cached_tokens is None else requests.cached_tokens

@@ -59,9 +59,10 @@ class Asked:
 def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[Asked]:
     """Yield the requests to each server or route that give the pools of a plan their loads."""
     rates = totals((run.server, run.rate_rps * run.pool.num_replicas) for run in runs)
+    counted = totals((run.server, run.counted_rps) for run in runs)
     first = {run.server: run for run in reversed(runs)}
     hits = {use.server: use.hit_rate for use in plan.caches}
-    groups = grouped((_asked_name(system, server), server) for server in rates)
+    groups = grouped((_asked_name(system, first[server]), server) for server in rates)
     for name, servers in groups.items():
         route = system.routed.get(servers[0])
         main = route.large if route is not None and route.large in servers else servers[0]
@@ -69,7 +70,7 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
         if route is not None:
             rate_rps, load = route.arrival_rate_rpm / SECONDS_PER_MINUTE, open_load_of(run)
         else:
-            rate_rps = sum(rates[server] / (1 - hits.get(server, 0.0)) for server in servers)
+            rate_rps = sum(counted[server] / (1 - hits.get(server, 0.0)) for server in servers)
             load = open_load({**system.in_plans, **system.documented}[name].current.load, rate_rps)
         shares = {server: rates[server] / rate_rps for server in servers}
         streams = "itl" in {shown.metric for shown in kind_of_pool(run.pool).metrics}
@@ -81,10 +82,12 @@ def asked_of(system: System, plan: Plan, runs: Sequence[PoolRun]) -> Iterator[As
         yield Asked(name, name, {name: share}, load, streams=True)
 
 
-def _asked_name(system: System, server: str) -> str:
+def _asked_name(system: System, run: PoolRun) -> str:
     """Return the name to which a planned server's requests are sent: of its route, or of its document."""
-    route = system.routed.get(server)
-    return owner_of(system.in_plans[server]) if route is None else route.name
+    route = system.routed.get(run.server)
+    if route is not None:
+        return route.name
+    return run.owner if run.both is not None else owner_of(system.in_plans[run.server])
 
 
 def loads_of(
@@ -111,7 +114,9 @@ def loads_of(
     Raises:
         SpecError: none of the servers runs at the address.
     """
+    system = plan.planned_in(system)
     here, ratios = _running(plan, runs, running)
+    owners = {run.server: run.owner for run in runs if run.both is not None}
     shares = [
         (asked, min(ratios[server] for server in asked.shares if ratios[server]))
         for asked in asked_of(system, plan, runs)
@@ -127,7 +132,11 @@ def loads_of(
             sent, kinds = course.trace, ()
         parts = {
             server: AnsweringServer(
-                system.in_plans[server].model, share, ratio / ratios[server], here[server]
+                system.in_plans[server].model,
+                share,
+                ratio / ratios[server],
+                here[server],
+                noted=owners.get(server, server),
             )
             for server, share in asked.shares.items()
             if ratios[server]

@@ -17,6 +17,8 @@ class ReplicaApp(ABC):
 
     posts: ClassVar[Collection[str]]
     """Paths that accept requests."""
+    role: ClassVar[str] = ""
+    """Role of the replica: `prefill`, `decode`, or empty if it serves entire requests."""
 
     def __init__(self, engine: Engine, life: Life) -> None:
         self.engine = engine
@@ -90,6 +92,8 @@ class Backend:
     price: tuple[float, float] | None = None
     """Price of a million prompt tokens and of a million output tokens [cents]; None if it runs on own cards.
     """
+    owner: str = ""
+    """Server whose requests its prefill or decode pool serves; empty for other replicas."""
     is_healthy: bool = True
     requests: int = 0
     retried: int = 0

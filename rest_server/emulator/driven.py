@@ -60,7 +60,7 @@ def figure_of(measured: Sequence[tuple[PoolRun, SimulatedRun]], client_cost: str
 
 def _panels(run: PoolRun, done: SimulatedRun) -> Iterator[CurvePanel]:
     for shown in kind_of_pool(run.pool).shown("simulation").values():
-        if shown.simulated:
+        if shown.simulated or shown.metric not in run.means:
             continue
         values: FloatArray = getattr(done, f"{shown.metric}_ms")
         kept = np.flatnonzero(~np.isnan(values))

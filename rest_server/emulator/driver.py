@@ -18,6 +18,7 @@ from rest_server.emulator.asgi import encoded
 from rest_server.emulator.router import CONTROL, ERROR, SERVER_HEADER
 from rest_server.emulator.settings import allow_files
 from rest_server.emulator.steps.forwarded import PATH_HEADER, read_notes
+from rest_server.emulator.steps.role_step import PARTS_OF_PREFILL
 from rest_server.emulator.steps.route_step import KIND_HEADER
 from rest_server.http_client import http_module, transport_reason
 
@@ -43,6 +44,8 @@ class AnsweringServer:
     scale: float
     """Load of one of its replicas, divided by the load in the plan."""
     replicas: int
+    noted: str
+    """Name in the notes on its requests: the server itself, or that to which its pool belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,9 @@ class MeasuredLoad:
 
     def names_of(self, server: str) -> tuple[str, ...]:
         """Return the names that the notes on requests to a server can have; addresses can give no notes."""
-        return (server, "") if len(self.load.parts) == 1 else (server,)
+        noted = {part.noted for part in self.load.parts.values()}
+        own = self.load.parts[server].noted
+        return (own, "") if len(noted) == 1 else (own,)
 
     def rows(self, mask: BoolArray) -> "MeasuredLoad":
         """Return only the requests in a mask."""
@@ -116,6 +121,12 @@ class MeasuredLoad:
         parts = {server: part}
         load = replace(self.load, server=server, model=part.model, rate_rps=rate_rps, parts=parts, kinds=())
         return replace(self, load=load).rows(mask)
+
+    @property
+    def handed_over_ms(self) -> FloatArray:
+        """Time at which a decode replica has the KV cache of each request [ms], shape (R,), or NaN."""
+        parts = np.array([[float(note.get(name, "nan")) for name in PARTS_OF_PREFILL] for note in self.notes])
+        return np.asarray(self.sent_ms + parts.sum(axis=1))
 
     @property
     def run(self) -> SimulatedRun:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from optimizer.arrays import grouped
+from optimizer.features.disaggregation.streams import RolePool
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.render.alternatives import plans_elsewhere
@@ -59,6 +60,7 @@ class ElasticFleet:
         """Replicas that get requests; the router uses the same list."""
         self.lag = Histogram(LAG_S)
         """Histogram of the delays of all engines [s]."""
+        system = plan.planned_in(system)
         self._system, self._settings = system, settings
         self._cluster = read_cluster_table(settings.cluster)
         pools = pools_by_pair(system, plan)
@@ -86,7 +88,9 @@ class ElasticFleet:
         """
         size = self._cluster.nodes_of(pair[1], *self._system.units_per_replica(*pair))
         resource = LEADER_WORKER_SETS if size > 1 else DEPLOYMENTS
-        return Workload(name, *pair, replicas, resource, size)
+        server = self._system.servers[pair[0]]
+        role = server.role if isinstance(server, RolePool) else ""
+        return Workload(name, *pair, replicas, resource, size, role=role)
 
     def pods(self, name: str) -> list[tuple[int, PodState]]:
         """Return the number and the state of each replica of a workload."""
@@ -163,10 +167,12 @@ class ElasticFleet:
 def pools_by_pair(system: System, plan: Plan) -> dict[tuple[str, str], EmulatedPool]:
     """Return the pool of each server on each accelerator on which it can be served.
 
-    If the plan does not use a pair, its pool is that of a plan with only that accelerator.
+    If the plan does not use a pair, its pool is that of a plan with only that accelerator. Prefill and decode
+    pools are only on the accelerators of the plan.
     """
     pools = _pools_of(system, plan)
-    for alone, other in plans_elsewhere(system, pools.keys()):
+    by_role = {pair for pair in workload_pairs(system) if isinstance(system.servers[pair[0]], RolePool)}
+    for alone, other in plans_elsewhere(system, pools.keys() | by_role):
         pools = _pools_of(alone, other) | pools
     return pools
 

@@ -117,9 +117,20 @@ class Engine:
         self._arm()
         return True
 
+    def apply(self, change: Callable[[float], None]) -> None:
+        """Change the live replica now; `change` gets the model time [ms]."""
+        now_ms = self.now_ms()
+        self._run(now_ms)
+        change(now_ms)
+        self._arm()
+
     def scheduled_ms(self, call: EngineCall) -> float:
-        """Return the time at which a request that makes a token now first joined the batch [ms]."""
-        return self.live.scheduled_ms(self._rows[id(call)])
+        """Return the time at which a request that makes a token now first joined the batch [ms].
+
+        It is the current time for a request that is in no batch.
+        """
+        row = self._rows.get(id(call))
+        return self.now_ms() if row is None else self.live.scheduled_ms(row)
 
     @contextmanager
     def watched(self, call: EngineCall, receive: Receive) -> Iterator[None]:

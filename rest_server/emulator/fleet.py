@@ -13,7 +13,8 @@ from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.live.replica import LiveReplica
 from optimizer.simulation.live.turns import LiveTurns
-from optimizer.simulation.replicas import LineReplica, StaticReplica, TokenReplica
+from optimizer.simulation.pools import PrefillReplica
+from optimizer.simulation.replicas import LineReplica, SimulatedReplica, StaticReplica, TokenReplica
 from optimizer.simulation.workload import MergedLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.pools import PoolRun, open_load_of, pool_runs, stream_of
@@ -23,6 +24,7 @@ from rest_server.emulator.engine import Engine
 from rest_server.emulator.life import Life
 from rest_server.emulator.metrics import Histogram
 from rest_server.emulator.replica import LONGEST_TOKENS, Model, TokenReplicaApp
+from rest_server.emulator.roles import ROLE_APPS
 from rest_server.emulator.settings import FleetSettings
 
 
@@ -34,6 +36,12 @@ class EmulatedPool:
     """Servers that share each replica, or that take turns on its card; a single one if it is not shared."""
     replicas: int
     """Number of replicas, or of cards that are shared in time."""
+
+    @property
+    def replica(self) -> SimulatedReplica | PrefillReplica:
+        """One of the replicas."""
+        first = self.runs[0]
+        return first.replica if first.both is None else first.both.part
 
 
 def placements(system: System, plan: Plan, share: float = 1.0) -> list[EmulatedPool]:
@@ -85,7 +93,7 @@ def backend_of(
     runs: tuple[PoolRun, ...],
 ) -> Backend:
     """Return the router's view of a replica, which can serve several servers."""
-    servers, replica = tuple(run.server for run in runs), runs[0].replica
+    servers, replica = tuple(run.server for run in runs), EmulatedPool(runs, 1).replica
     model, accelerator = system.in_plans[servers[0]].model, runs[0].pool.accelerator
     app.life.startup_s = settings.startup_of(model, accelerator)
     delay_ms = {run.server: run.delay_ms for run in runs if run.delay_ms}
@@ -95,7 +103,10 @@ def backend_of(
     elif isinstance(replica, LineReplica):
         slots = replica.line.server.size
     rate_rps = sum(run.rate_rps for run in runs)
-    return Backend(name, servers, runs[0].planned, model, accelerator, url, app, delay_ms, slots, rate_rps)
+    owner = runs[0].owner if runs[0].both is not None else ""
+    return Backend(
+        name, servers, runs[0].planned, model, accelerator, url, app, delay_ms, slots, rate_rps, owner=owner
+    )  # fmt: skip
 
 
 def replica_apps(
@@ -107,7 +118,7 @@ def replica_apps(
     """
     runs, first = placement.runs, placement.runs[0]
     spawned = np.random.SeedSequence([settings.seed, stream_of(first.planned, first.pool.accelerator), k])
-    replica = first.replica
+    replica = placement.replica
     if first.card is not None:
         engine = Engine(partial(LiveTurns, first.card.servers), settings.speed, lag)
         life = Life(engine)
@@ -117,7 +128,7 @@ def replica_apps(
             server = first.card.servers[place]
             yield BatchReplicaApp(system.in_plans[run.server].model, server, engine, life, place), (run,)
         return
-    if not isinstance(replica, LineReplica | TokenReplica | StaticReplica):
+    if not isinstance(replica, LineReplica | TokenReplica | StaticReplica | PrefillReplica):
         raise AnalysisError(f"{first.server}: its replicas cannot be emulated; remove the server")
     levels = _levels(first)
     rng = np.random.default_rng(spawned)
@@ -130,7 +141,7 @@ def replica_apps(
     if isinstance(replica, LineReplica):
         yield BatchReplicaApp(model, replica.line.server, engine, Life(engine), 0), runs
         return
-    kv = replica.limits.kv_tokens
+    kv = replica.kv_tokens if isinstance(replica, PrefillReplica) else replica.limits.kv_tokens
     longest = min(kv, LONGEST_TOKENS)
     names = {run.server: levels[run.place] for run in runs}
     load = open_load_of(first)
@@ -140,7 +151,10 @@ def replica_apps(
         model, names, longest, kv if kv < UNLIMITED else None, load.out_lengths, times,
         caches_prefixes=bool(prefixes), stores_once=any(shape.stored_once for shape in prefixes),
     )  # fmt: skip
-    yield TokenReplicaApp(served, engine, Life(engine), int(spawned.generate_state(1)[0])), runs
+    new_app: Callable[..., TokenReplicaApp] = TokenReplicaApp
+    if first.both is not None:
+        new_app = partial(ROLE_APPS[first.both.role], pools=first.both.replica)
+    yield new_app(served, engine, Life(engine), int(spawned.generate_state(1)[0])), runs
 
 
 def _levels(run: PoolRun) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optimizer.arrays import frozen
 from optimizer.plan import Plan
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.requests import Requests
@@ -88,7 +89,8 @@ def measured_runs(
             continue
         seen.add(run.server)
         if fleet.replicas is not None:
-            load = load.rows(load.noted("replica", *fleet.ids_of(run.pool.accelerator)))
+            note = "prefill" if run.both is not None and run.both.role == "prefill" else "replica"
+            load = load.rows(load.noted(note, *fleet.ids_of(run.pool.accelerator)))
         if len(load.sent_ms) < MIN_REQUESTS:
             continue
         count = run.pool.num_replicas
@@ -97,7 +99,10 @@ def measured_runs(
         pool = run.pool.model_copy(update={"num_replicas": count})
         rate_rps = 1000 * len(load.sent_ms) / float(np.ptp(load.sent_ms)) / count
         changed = replace(run, pool=pool, rate_rps=rate_rps, offline=None)
-        yield (changed if load.load.requests.shape is not None else _without_shapes(changed)), load.run
+        done = load.run
+        if run.both is not None and run.both.role == "decode":
+            done = replace(done, sent_ms=frozen(load.handed_over_ms))
+        yield (changed if load.load.requests.shape is not None else _without_shapes(changed)), done
 
 
 def _without_shapes(run: PoolRun) -> PoolRun:
@@ -124,7 +129,9 @@ def measurement(
         traced=course.trace is not None,
         seed=seed,
         holds=all(pool.holds for pool in pools),
-        offered_rps=math.fsum(pool.rate_rps * pool.num_replicas for pool in pools),
-        goodput_rps=math.fsum(pool.goodput_rps for pool in pools),
+        offered_rps=math.fsum(run.counted_rps for run, _ in measured),
+        goodput_rps=math.fsum(
+            pool.goodput_rps for (run, _), pool in zip(measured, pools, strict=True) if run.counted_rps
+        ),
         pools=pools,
     )

@@ -17,7 +17,7 @@ REQUEST_S = (
 TOKENS = tuple(float(step * 10**power) for power in range(6) for step in (1, 2, 5))
 """Upper bounds of the buckets of vLLM's token histograms."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-_HISTOGRAMS: Mapping[str, tuple[Sequence[float], str]] = {
+_HISTOGRAMS: dict[str, tuple[Sequence[float], str]] = {
     "time_to_first_token_seconds": (FIRST_S, "Time to first token in model time."),
     "inter_token_latency_seconds": (TOKEN_S, "Time between tokens in model time."),
     "request_time_per_output_token_seconds": (
@@ -33,6 +33,14 @@ _HISTOGRAMS: Mapping[str, tuple[Sequence[float], str]] = {
     "request_generation_tokens": (TOKENS, "Output lengths of complete requests."),
 }
 """Bounds of the buckets of each histogram, and its description."""
+_TRANSFERS: dict[str, tuple[Sequence[float], str]] = {
+    "nixl_xfer_time_seconds": (
+        (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 5.0),
+        "Time of a KV cache on the link in model time.",
+    ),
+    "nixl_bytes_transferred": (tuple(2.0 ** (10 + i) for i in range(1, 25, 2)), "Size of a KV cache."),
+}
+"""Histograms of vLLM's NIXL connector, which hands over KV caches."""
 _TEXTS = {
     "num_requests_running": "Requests in the batch.",
     "num_requests_waiting": "Requests in the queue.",
@@ -44,6 +52,9 @@ _TEXTS = {
     "prefix_cache_hits_total": "Prompt tokens found in the prefix cache.",
     "request_success_total": "Complete requests by the reason of their end.",
     "admission_rejections_total": "Requests rejected by a full queue.",
+    "external_prefix_cache_queries_total": "Prompt tokens looked up at prefill replicas.",
+    "external_prefix_cache_hits_total": "Prompt tokens whose KV cache came from prefill replicas.",
+    "nixl_num_failed_transfers_total": "KV caches that were lost before their handover.",
 }
 
 
@@ -114,6 +125,11 @@ class TokenMetrics:
         self.observe_first, self.observe_token = first.observe, token.observe
 
     @property
+    def more_counters(self) -> Mapping[str, int]:
+        """Further counters, by metric."""
+        return {}
+
+    @property
     def mean_token_ms(self) -> float:
         """Mean time between tokens so far [ms]; 0 before the second token."""
         return 1000 * self.histograms["inter_token_latency_seconds"].mean
@@ -157,6 +173,7 @@ class TokenMetrics:
         for name, value in gauges.items():
             lines += family(f"vllm:{name}", "gauge", _TEXTS[name], {label: value})
         counters = {
+            **self.more_counters,
             "prompt_tokens_total": self.prompt_tokens,
             "generation_tokens_total": self.generation_tokens,
             "num_preemptions_total": preemptions,
@@ -170,5 +187,36 @@ class TokenMetrics:
         for name, samples in (("request_success", reasons), ("admission_rejections", rejections)):
             lines += family(f"vllm:{name}_total", "counter", _TEXTS[f"{name}_total"], samples)
         for name, histogram in self.histograms.items():
-            lines += histogram.family(f"vllm:{name}", _HISTOGRAMS[name][1], label)
+            lines += histogram.family(f"vllm:{name}", (_HISTOGRAMS | _TRANSFERS)[name][1], label)
         return ("\n".join(lines) + "\n").encode()
+
+
+class TransferMetrics(TokenMetrics):
+    """Counters and histograms of a prefill or decode replica, also those of vLLM's NIXL connector."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed_transfers = self.queried = self.received = 0
+        self.histograms |= {name: Histogram(bounds) for name, (bounds, _) in _TRANSFERS.items()}
+
+    @property
+    def more_counters(self) -> Mapping[str, int]:
+        """Counters of the connector, by metric."""
+        return {
+            "external_prefix_cache_queries_total": self.queried,
+            "external_prefix_cache_hits_total": self.received,
+            "nixl_num_failed_transfers_total": self.failed_transfers,
+        }
+
+    def receive(self, seconds: float, size: float, tokens: int) -> None:
+        """Count a KV cache of some prompt tokens that the replica has received.
+
+        Args:
+            seconds: time on the link [s].
+            size: size of the KV cache [bytes].
+            tokens: number of prompt tokens.
+        """
+        self.queried += tokens
+        self.received += tokens
+        self.histograms["nixl_xfer_time_seconds"].observe(seconds)
+        self.histograms["nixl_bytes_transferred"].observe(size)

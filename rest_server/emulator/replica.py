@@ -73,7 +73,7 @@ class TokenCall(EngineCall):
     def __init__(self, replica: "TokenReplicaApp", question: CompletionRequest) -> None:
         super().__init__(replica.engine.now_ms())
         self._replica = replica
-        self._question = question
+        self.question = question
         self._scheduled_ms = self._first_ms = self.sent_ms
 
     def token(self, at_ms: float, *, ended: bool) -> None:
@@ -89,7 +89,7 @@ class TokenCall(EngineCall):
         super().token(at_ms, ended=ended)
         if ended:
             times_ms = self.sent_ms, self._scheduled_ms, self._first_ms, at_ms
-            question = self._question
+            question = self.question
             metrics.complete(question.reason, question.prompt, self.made, [ms * scale_s for ms in times_ms])
 
 
@@ -113,6 +113,11 @@ class TokenReplicaApp(ReplicaApp):
     def load(self) -> int:
         """Number of requests in the replica, including waiting ones."""
         return self.engine.live.waiting + self.engine.live.running + self._coming
+
+    @property
+    def queued(self) -> int:
+        """Number of requests in the queue."""
+        return self.engine.live.waiting
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -160,7 +165,8 @@ class TokenReplicaApp(ReplicaApp):
         if path in COMPLETIONS:
             level = self._level(scope.get(SERVER, ""), str(body.get("model") or self._model.name))
             question = self._question(body, is_chat=COMPLETIONS[path])
-            if await self._complete(body, question, level, receive, send):
+            name = str(body.get("model") or self._model.name)
+            if await self._complete(scope, name, question, level, receive, send):
                 scope[USAGE] = question.prompt, question.tokens
         else:
             is_chat = "messages" in body
@@ -186,20 +192,18 @@ class TokenReplicaApp(ReplicaApp):
         return question_of(body, is_chat=is_chat, longest=model.longest, natural=max(natural, 1), seed=seed)
 
     async def _complete(
-        self, body: Mapping[str, Any], question: CompletionRequest, level: int, receive: Receive, send: Send
+        self, scope: Scope, name: str, question: CompletionRequest, level: int, receive: Receive, send: Send
     ) -> bool:
         """Respond to a request, and return whether the output is complete."""
         if self.life.refusal is not None:
             await reply_error(send, *self.life.refusal)
             return False
-        await self._delay()
+        call = await self._called(scope, question)
         self.life.check()
-        call = TokenCall(self, question)
-        if not self.engine.add(call, question.prompt, question.tokens, level, **self._cached(question)):
+        if not self._add(call, question, level):
             self.metrics.rejected += 1
             await refuse(send, FULL, 503, streams=question.streams)
             return False
-        name = str(body.get("model") or self._model.name)
         try:
             with self.engine.watched(call, receive):
                 await (self._stream if question.streams else self._whole)(call, question, name, send)
@@ -211,6 +215,15 @@ class TokenReplicaApp(ReplicaApp):
                 return False
             raise
         return call.ended
+
+    async def _called(self, scope: Scope, question: CompletionRequest) -> TokenCall:  # noqa: ARG002
+        """Return a request when it has reached the engine."""
+        await self._delay()
+        return TokenCall(self, question)
+
+    def _add(self, call: TokenCall, question: CompletionRequest, level: int) -> bool:
+        """Add a request to the engine; return False if it is rejected."""
+        return self.engine.add(call, question.prompt, question.tokens, level, **self._cached(question))
 
     def _cached(self, question: CompletionRequest) -> dict[str, int]:
         """Return the tokens of a prompt that are in the prefix cache, as arguments of the live replica."""
@@ -267,7 +280,7 @@ class TokenReplicaApp(ReplicaApp):
         used = getattr(live, "kv_tokens", 0)
         gauges = {
             "num_requests_running": live.running,
-            "num_requests_waiting": live.waiting,
+            "num_requests_waiting": self.queued,
             "kv_cache_usage_perc": used / model.kv_tokens if model.kv_tokens else 0.0,
         }
         return self.metrics.text(model.name, gauges, getattr(live, "preemptions", 0))

@@ -214,7 +214,7 @@ class Router:
             one
             for one in self.backends
             if call.path in one.app.posts
-            and (server in one.servers if server else not model or model == one.model)
+            and (server in one.servers if server else not one.app.role and model in {None, "", one.model})
         ]
         if not backends:
             named = f" of server {server!r}" if server else f" of model {model!r}" if model else ""
@@ -286,6 +286,8 @@ class Router:
 def _target(one: Backend) -> dict[str, Any]:
     """Return a replica as a target of Prometheus' service discovery."""
     labels = {"server": one.planned, "accelerator": one.accelerator, "replica": one.id}
+    if one.app.role:
+        labels["llm_d_ai_role"] = one.app.role  # llm-d's label of pods, as Prometheus writes it
     return {"targets": [one.url.removeprefix("http://")], "labels": labels}
 
 

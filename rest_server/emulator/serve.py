@@ -11,7 +11,7 @@ import numpy as np
 import uvicorn
 
 from optimizer.errors import SpecError
-from optimizer.features.length_pools.streams import refuse_pools_by_length
+from optimizer.features.length_pools.streams import check_without_lengths
 from optimizer.plan import Plan
 from optimizer.plan.placements import services_of
 from optimizer.spec.system import System
@@ -44,7 +44,7 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         SpecError: the plan has no replica, or a port cannot be used.
         AnalysisError: a replica cannot be emulated.
     """
-    refuse_pools_by_length(system.servers.values(), "emulate")
+    check_without_lengths(system.servers.values(), "emulate")
     placed = placements(system, plan, settings.share)
     if not placed and not services_of(plan):
         raise SpecError(
@@ -58,7 +58,7 @@ def emulate(system: System, plan: Plan, settings: FleetSettings, announce: Calla
         listening = [opened.enter_context(listening_socket(settings.host, port)) for port in ports]
         lag = Histogram(LAG_S)
         urls = [url_of(one) for one in listening[1:]]
-        replicas = backends(system, placed, settings, lag, urls.__getitem__)
+        replicas = backends(plan.planned_in(system), placed, settings, lag, urls.__getitem__)
         replicas += rented_backends(system, plan, settings, lag, urls.__getitem__, len(replicas))
         compile_engines(placed)
         router = Router(system, plan, replicas, settings, lag)
@@ -187,7 +187,7 @@ def url_of(listening: socket.socket) -> str:
 
 def compile_engines(placed: Iterable[EmulatedPool]) -> None:
     """Compile the code of the engines, so that the first request need not wait for it."""
-    for replica in {type(one.runs[0].replica): one.runs[0].replica for one in placed}.values():
+    for replica in {type(one.replica): one.replica for one in placed}.values():
         live = replica.live(1, np.random.default_rng(1))
         row = live.add(0.0, 8, 2)
         list(live.run_until(1e9))

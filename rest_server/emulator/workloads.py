@@ -10,6 +10,8 @@ NAMESPACE = "serving"
 DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
 LEADER_WORKER_SETS = Resource("leaderworkersets", "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
 PODS = Resource("pods", "Pod", "")
+ROLE_LABEL = "llm-d.ai/role"
+"""Label of pods with llm-d: `prefill` or `decode`."""
 STAND_IN = "stand-in of the Kubernetes API for an emulated fleet: it checks no schemas and no rights"
 PodState = Literal["pending", "starting", "ready", "draining"]
 """State of a replica: it waits for free cards, starts, serves, or completes its last requests."""
@@ -37,6 +39,8 @@ class Workload:
     owners: dict[str, Owner] = field(default_factory=dict)
     """Owners of the replicas field, by name of the field manager."""
     generation: int = 1
+    role: str = ""
+    """Role of its replicas in a prefill or decode pool; empty for others."""
 
     def update(self, manager: str, replicas: int, subresource: str) -> None:
         """Set the number of replicas; if it changes, the manager becomes the only owner of the field."""
@@ -89,7 +93,7 @@ class Workload:
             "availableReplicas": ready, "unavailableReplicas": len(live) - ready,
         }  # fmt: skip
         template = {
-            "metadata": {"labels": self._selector},
+            "metadata": {"labels": self._pod_labels},
             "spec": {"containers": [{"name": "engine", "image": "emulated"}]},
         }
         spec: Json = {"replicas": self.replicas}
@@ -108,6 +112,10 @@ class Workload:
     @property
     def _selector(self) -> dict[str, str]:
         return {"app": self.name}
+
+    @property
+    def _pod_labels(self) -> dict[str, str]:
+        return self._selector | ({ROLE_LABEL: self.role} if self.role else {})
 
     def _metadata(self) -> Json:
         managed = [
@@ -157,7 +165,7 @@ class Workload:
             scheduled |= {"status": "False", "reason": "Unschedulable", "message": text}
         ready = {"type": "Ready", "status": "True" if state == "ready" else "False"}
         return {
-            "metadata": {"labels": self._selector, "annotations": {"inferplan.dev/state": state}},
+            "metadata": {"labels": self._pod_labels, "annotations": {"inferplan.dev/state": state}},
             "spec": {"containers": [{"name": "engine", "image": "emulated"}]},
             "status": {
                 "phase": "Pending" if state == "pending" else "Running",

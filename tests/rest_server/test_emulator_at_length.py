@@ -82,10 +82,10 @@ def test_fleets_are_as_simulated(sample: str, run: Run) -> None:
     simulated = {
         pool["server"]: pool for pool in run("simulate", f"sample:{sample}", *flags, *share).json["pools"]
     }
-    compared = [(pool, simulated[pool["server"]]) for pool in measured if "itl" in pool]
+    compared = [(pool, simulated[pool["server"]]) for pool in measured if "itlMs" in pool]
     assert len(compared) > 1
     for one, other in compared:
-        for metric in ("itl", "e2e"):
+        for metric in ("itlMs", "e2eMs"):
             for statistic in ("mean", "p95"):
                 values = [pool[metric][statistic]["value"] for pool in (one, other)]
                 assert values[0] == pytest.approx(values[1], rel=0.05), (one["server"], metric)

@@ -24,8 +24,14 @@ from optimizer.schema import ModelProfile, Server
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.limits import UNLIMITED, Limits
-from optimizer.simulation.pools import PooledReplicas, PooledRun, Transfer, decode_coefficients
-from optimizer.simulation.replicas import MAX_REQUESTS, Effort, run_replica
+from optimizer.simulation.pools import (
+    PooledReplicas,
+    PooledRun,
+    PrefillReplica,
+    Transfer,
+    decode_coefficients,
+)
+from optimizer.simulation.replicas import MAX_REQUESTS, Effort, TokenReplica, run_replica
 from optimizer.simulation.workload import Load
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -47,6 +53,11 @@ class BothPools:
     def replicas(self) -> Mapping[Role, int]:
         """Number of replicas by role."""
         return {"prefill": self.replica.prefill_replicas, "decode": self.replica.decode_replicas}
+
+    @property
+    def part(self) -> PrefillReplica | TokenReplica:
+        """One replica of the pool."""
+        return self.replica.prefill if self.role == "prefill" else self.replica.decode
 
     def with_replicas(self, replicas: Mapping[Role, int]) -> "BothPools":
         """Return a copy with other numbers of replicas by role."""

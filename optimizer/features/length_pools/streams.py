@@ -239,6 +239,19 @@ def refuse_pools_by_length(servers: Iterable[Server], what: str) -> None:
     """
     servers = tuple(servers)
     check_without_roles(servers, what)
+    check_without_lengths(servers, what)
+
+
+def check_without_lengths(servers: Iterable[Server], what: str) -> None:
+    """Check that no server can have pools by length.
+
+    Args:
+        servers: servers of documents, or planned ones.
+        what: what does not support such pools.
+
+    Raises:
+        SpecError: a server can.
+    """
     for server in servers:
         if server.pools_by_length is not None:
             raise SpecError(

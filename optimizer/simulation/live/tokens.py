@@ -86,7 +86,7 @@ class LiveTokens(LiveReplica):
         if self._next_ms is None:
             step = self._machine, self._times, self._limits, self._scheduled_ms
             self._next_ms = float(self._code.begin_step(*step))
-            check_progress(self._machine)
+            check_progress(is_stuck=self._machine.state[0]["stuck"])
         return self._next_ms
 
     def step(self) -> Step:

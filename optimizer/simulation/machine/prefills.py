@@ -110,3 +110,9 @@ def run_link(ready_ms: FloatArray, spent_ms: FloatArray, end_ms: FloatArray) -> 
     for i in range(len(ready_ms)):
         free_ms = max(free_ms, ready_ms[i]) + spent_ms[i]
         end_ms[i] = free_ms
+
+
+@entry
+def prefill_ms(times: IterationCoefficients, prompts: int, tokens: int, attention: float) -> float:
+    """Return the time of an iteration of prompts alone [ms]; arguments as in `iteration_ms`."""
+    return iteration_ms(times, 0, 0, prompts, tokens, attention)

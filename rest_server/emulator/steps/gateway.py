@@ -25,7 +25,7 @@ class Gateway(RouterStep):
     async def pass_on(self, call: ForwardedRequest, onward: Onward) -> Refusal | None:
         """Count a request, and the tokens of its response when that is complete."""
         name = call.server or call.body.get("model")
-        known = (one.model for one in self._backends if name in (one.model, *one.servers))
+        known = (one.model for one in self._backends if name in (one.model, one.owner, *one.servers))
         model = next(known, None) if call.path in COMPLETIONS else None
         if model is None:
             return await onward(call)

@@ -12,6 +12,7 @@ from rest_server.emulator.steps.forwarded import RouterStep
 from rest_server.emulator.steps.gateway import Gateway
 from rest_server.emulator.steps.jobs import JobQueue
 from rest_server.emulator.steps.queues import SharedQueues
+from rest_server.emulator.steps.role_step import PoolsByRole
 from rest_server.emulator.steps.route_step import Routes
 from rest_server.emulator.steps.version_step import Versions
 
@@ -38,4 +39,5 @@ def steps_of(
         Caches(plan, settings, backends),
         Gateway(backends, queues),
         queues,
+        PoolsByRole(plan),
     )
