@@ -22,6 +22,8 @@ from optimizer.spec.system import System
 
 NO_ROLE = 0
 """Role of ordinary servers; those of `ROLES` are numbered from 1."""
+STEP = 1.5
+"""Iterations of a decode replica from the end of a handover to that of the first step."""
 MODELS: tuple[type[QueueModel], ...] = (PrefillQueues, DecodeQueues)
 """Queue models of `ROLES`, in the same order."""
 
@@ -40,6 +42,8 @@ class RoleTable:
     """
     kv_bytes: FloatArray
     """Size of the KV cache of a token [bytes], shape (S, A)."""
+    after_ms: FloatArray
+    """Time after a handover for which a prefill replica still holds the KV cache [ms], shape (S,)."""
     layers: float
     fixed_ms: float
     decode: IntArray
@@ -78,7 +82,7 @@ class RoleTable:
             np.full(count, self.layers),
             np.full(count, self.fixed_ms),
         )
-        return RoleArrays(self.seeded[server], handover)
+        return RoleArrays(self.seeded[server], handover, self.after_ms[server])
 
 
 def role_table(system: System) -> RoleTable | None:
@@ -89,10 +93,12 @@ def role_table(system: System) -> RoleTable | None:
         return None
     role, seeded = np.zeros(len(servers), np.int64), np.zeros(len(servers), np.bool_)
     bandwidth, kv_bytes = np.zeros((2, len(servers), len(accelerators)))
+    after_ms = np.zeros(len(servers))
     links = bandwidths_gbps(system.accelerators)
     for s, pool in pools.items():
         role[s] = ROLES.index(pool.role) + 1
         seeded[s] = is_seeded(pool)
+        after_ms[s] = _after_ms(system, pool)
         for a, item in enumerate(accelerators):
             profile = system.profiles.get((pool.model, item.name))
             kv_bytes[s, a] = (profile.kv_bytes_per_token or 0.0) if profile else 0.0
@@ -105,10 +111,24 @@ def role_table(system: System) -> RoleTable | None:
         frozen(seeded),
         frozen(bandwidth),
         frozen(kv_bytes),
+        frozen(after_ms),
         float(LAYERS if handover.layerwise else 1),
         handover.fixed_ms,
         *_later_pools(system, servers, pools),
     )
+
+
+def _after_ms(system: System, pool: RolePool) -> float:
+    """Return the time from a handover to the end of the first step that the targets allow; 0 without targets.
+
+    A step ends after one and a half iterations.
+    """
+    target = system.target_of(pool.whole)
+    if target is None:
+        return 0.0
+    itl_ms = [target.itl_ms, 1000 / target.user_tps if target.user_tps else 0.0]
+    limits = [pool.decode_share * target.ttft_ms, *(STEP * limit for limit in itl_ms)]
+    return min((limit for limit in limits if limit > 0), default=0.0)
 
 
 def _later_pools(

@@ -63,6 +63,24 @@ class PromptWaits(NamedTuple):
     prompts: FloatArray
     """Mean number of prompts that are computed together, as one of them sees it."""
 
+    def beside(self, other: _Moments, places: FloatArray) -> "PromptWaits":
+        """Return the waits with that for memory (eq. 313).
+
+        In memory for one prompt, it includes the wait for the prefill; otherwise both add up.
+
+        Args:
+            other: mean and variance of the wait for memory.
+            places: number of prompts that the memory holds.
+        """
+        own = self.mean_ms, self.variance
+        longest, apart = joined(own, other), np.clip(places - 1, 0.0, 1.0)
+        both = (x + y for x, y in zip(own, other, strict=True))
+        mean, variance = (x + apart * (y - x) for x, y in zip(longest, both, strict=True))
+        alone = other[0] == 0
+        return self._replace(
+            mean_ms=np.where(alone, self.mean_ms, mean), variance=np.where(alone, self.variance, variance)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PrefillReplicas(RowArrays):

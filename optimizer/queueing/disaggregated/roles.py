@@ -21,6 +21,7 @@ from optimizer.queueing.continuous.model import (
 from optimizer.queueing.continuous.replicas import column
 from optimizer.queueing.disaggregated.decode import decode_queues, decode_rows, with_first_interval
 from optimizer.queueing.disaggregated.handover import Handover
+from optimizer.queueing.disaggregated.memory import PromptMemory
 from optimizer.queueing.disaggregated.points import LengthPoints, divided, rows_of_law
 from optimizer.queueing.disaggregated.prefill import PrefillReplicas
 from optimizer.queueing.measures import TargetMeasure
@@ -40,6 +41,8 @@ class RoleArrays(OwnArrays):
     seeded: BoolArray
     """Mask of the replicas of servers whose prefill replica sends the first token."""
     handover: Handover
+    after_ms: FloatArray
+    """Time from the end of a handover until the decode replica has made its first step [ms]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class PrefillQueues(QueueModel):
     rows: ShapeRows
     """Rows of the loads, without variation of the computed tokens."""
     handover: Handover
+    memory: PromptMemory
+    after_ms: FloatArray
+    """Time for which a KV cache is held after its handover [ms]."""
     arrival_scv: FloatArray
     max_batch: FloatArray
 
@@ -66,9 +72,11 @@ class PrefillQueues(QueueModel):
         assert isinstance(law, EngineLaw)
         assert isinstance(limits.own, RoleArrays)
         rows = divided(rows_of_law(law, variability))
-        prefill = PrefillReplicas.of(law.iterations, LengthPoints.of(rows), law.max_num_tokens)
-        max_batch = limits.max_batch.astype(np.float64)
-        return cls(prefill, rows, limits.own.handover, variability.arrival_cv**2, max_batch)
+        points, capacity = LengthPoints.of(rows), limits.kv_capacity_tokens
+        prefill = PrefillReplicas.of(law.iterations, points, np.minimum(law.max_num_tokens, capacity))
+        memory, max_batch = PromptMemory.of(points, capacity), limits.max_batch.astype(np.float64)
+        own = limits.own.handover, memory, limits.own.after_ms
+        return cls(prefill, rows, *own, variability.arrival_cv**2, max_batch)
 
     @property
     def law_type(self) -> type[Law]:
@@ -77,9 +85,12 @@ class PrefillQueues(QueueModel):
 
     @property
     def largest_rate(self) -> FloatArray:
-        """Rate with full iterations or a full link [requests/ms], shape (R,) (eq. 290, 297)."""
-        prefill = self.prefill
-        return self.handover.largest_rate(prefill.points, prefill.own_ms, prefill.largest_rate)
+        """Rate with full iterations, link or memory [requests/ms], shape (R,) (eq. 290, 297, 313)."""
+        prefill, own = self.prefill, self.prefill.own_ms
+        held = self._computed_ms(np.maximum(prefill.full, 1.0), 1.0)
+        held += self.handover.rest_ms(prefill.points, own) + column(self.handover.fixed_ms + self.after_ms)
+        rate = self.handover.largest_rate(prefill.points, own, prefill.largest_rate)
+        return np.minimum(rate, self.memory.largest_rate(held))
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -96,7 +107,7 @@ class PrefillQueues(QueueModel):
         return replace(self, handover=replace(self.handover, bandwidth=gbps))
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
-        """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 291-297)."""
+        """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 291-297, 313)."""
         largest = self.largest_rate
         rate = np.minimum(rate_rps / MS_PER_S, (1 - STABILITY_MARGIN) * largest)
         latencies = self._latencies(rate)
@@ -119,12 +130,31 @@ class PrefillQueues(QueueModel):
             latencies=latencies,
         )
 
+    def _computed_ms(self, prompts: FloatArray, load: FloatArray | float) -> FloatArray:
+        """Return the time from the first to the last iteration of a prompt of each point [ms] (eq. 312).
+
+        Args:
+            prompts: mean number of prompts in its iteration if that is not full.
+            load: share of the prompts that find full iterations; if more prompts fit into the memory than
+                into an iteration, these prompts also share a second one.
+        """
+        prefill, places = self.prefill, self.memory.places
+        batch = prefill.batch_ms(np.minimum(prompts, places))
+        alone = np.where(column(prompts) > 1, np.maximum(column(batch), prefill.own_ms), prefill.own_ms)
+        full = column(prefill.batch_ms(prefill.full)) * (1 + prefill.points.computed / column(prefill.budget))
+        shared = np.clip(places - np.maximum(prefill.full, 1.0), 0.0, 1.0) * load
+        return np.asarray(alone + column(shared) * np.maximum(full - alone, 0.0))
+
     def _latencies(self, rate: FloatArray) -> Latencies:
         waits = self.prefill.waits(rate, self.arrival_scv)
         services = 1 / self.prefill.largest_rate, waits.service_scv
         points, own = self.prefill.points, self.prefill.own_ms
         link = self.handover.link(points, self.handover.rest_ms(points, own), rate, waits.prompts, services)
         least = own + link.rest_ms + column(self.handover.fixed_ms)
+        held = (
+            self._computed_ms(waits.prompts, waits.load) - own + least + column(link.wait_ms + self.after_ms)
+        )
+        waits = waits.beside(self.memory.wait(rate, self.arrival_scv, held), self.memory.places)
         wait, none = waits.mean_ms + link.wait_ms, np.zeros_like(rate)
         every, nothing = np.zeros_like(least), np.zeros_like(least)
         variance = every + column(waits.variance + link.wait_ms**2)
