@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from optimizer.documents import Document
+from optimizer.features.disaggregation.streams import with_role_allocations, with_role_names
 from optimizer.features.nodes.fields import NodeType
 from optimizer.features.routes.streams import routes_by_server
 from optimizer.features.shared_queues.streams import with_shared_queues
@@ -28,9 +29,11 @@ from optimizer.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.schema.current_pools import of_replicas
 from optimizer.schema.files import Part
 from optimizer.spec.streams import planned_name, planned_names
 from optimizer.spec.system import System, compiled, join_parts
+from optimizer.stabilisation.keeping import by_server
 
 Key = tuple[str, ...]
 """Names of an item: one name, or model and accelerator of a profile; empty for the options."""
@@ -168,7 +171,8 @@ class Entities:
         """
         before, servers = self.planned, dict(self.servers)
         for name in servers.keys() - self.routed.keys():
-            load, names = servers[name].current.load, planned_names(servers[name])
+            load = servers[name].current.load
+            names = [one for one in planned_names(servers[name]) if one in system.servers]
             then, now = (
                 sum(known[one].current.load.arrival_rate_rpm for one in names)
                 for known in (before, system.servers)
@@ -199,6 +203,11 @@ class Entities:
             return known[server.service_class].priority if server.service_class in known else 100
 
         return with_shared_queues(with_versions(self.servers), priority)
+
+    @property
+    def planned_by_role(self) -> Mapping[str, Server]:
+        """Servers in planned form, with the prefill and decode pools that they can have."""
+        return with_role_names(self.planned)
 
     def loose_system(self) -> System:
         """Return a system without cross-checks; only its references to classes must be defined."""
@@ -231,18 +240,18 @@ def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, 
     Unserved ones have their retained allocation.
     """
     return {
-        name: plan.allocation_of(server)
-        if planned_name(server) in plan.allocations and planned_name(server) not in plan.left_out
-        else kept_allocation(plan, server)
+        name: plan.allocation_of(server) if plan.has_allocation_of(server) else kept_allocation(plan, server)
         for name, server in with_versions(servers).items()
     }
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:
     """Return the allocation that an unserved server retains; it can have no replicas."""
-    current = server.current
-    own = planned_name(server)
-    kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == own}
+    current, every = server.current, by_server(plan.kept_replicas)
+    if roles := plan.roles_of(server):
+        found = {name: of_replicas(every.get(name, {})) for name in roles}
+        return with_role_allocations(server, found, "current").current
+    kept = every.get(planned_name(server), {})
     if any(pool.node for pool in current.pools) and kept == current.replicas:
         return current
     largest = max(kept, key=lambda on: (kept[on], on == current.accelerator), default=current.accelerator)

@@ -154,7 +154,7 @@ def _gauges(
 
 
 def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
-    item = now.entities.planned.get(server)
+    item = now.entities.planned_by_role.get(server)
     if item is None:  # shared cards, which have several models and classes
         return server, "", "", accelerator
     return server, item.model, item.service_class, accelerator
@@ -165,7 +165,7 @@ def _replicas(now: Snapshot) -> Iterator[Metric]:
     current = GaugeMetricFamily("inferplan_current_replicas", "Existing replicas.", labels=LABELS)
     ready = GaugeMetricFamily("inferplan_ready_replicas", "Replicas reported as ready.", labels=LABELS)
     pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
-    for name, server in now.entities.planned.items():
+    for name, server in now.entities.planned_by_role.items():
         reported = now.replicas.get(name)
         for accelerator, replicas in server.current.replicas.items() if reported is None else ():
             current.add_metric(_labels(now, name, accelerator), replicas)
@@ -188,7 +188,7 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
     unserved = GaugeMetricFamily(
         "inferplan_unserved_requests_per_minute", "Unserved load.", labels=("server", "reason")
     )
-    planned, routed_rpm = now.entities.planned, plan.routed_rpm
+    planned, routed_rpm = now.entities.planned_by_role, plan.routed_rpm
     for item in plan.unserved:
         server = now.entities.servers.get(item.server) or planned.get(item.server)
         load = 0.0 if server is None else server.current.load.arrival_rate_rpm
@@ -206,7 +206,7 @@ def _missing_reserves(now: Snapshot) -> Metric:
     Only classes that require one are included.
     """
     assert now.plan is not None
-    plan, planned = now.plan.plan, now.entities.planned
+    plan, planned = now.plan.plan, now.entities.planned_by_role
     of_class = {name: planned[name].service_class for name in plan.requires_reserve if name in planned}
     lacking = Counted(of_class[name] for name in plan.lacks_reserve if name in of_class)
     values = (((name,), lacking[name]) for name in sorted({*of_class.values()}))

@@ -3,7 +3,8 @@
 from typing import Any
 
 from optimizer.errors import AnalysisError
-from optimizer.features.length_pools.streams import refuse_pools_by_length
+from optimizer.features.disaggregation.streams import check_without_roles
+from optimizer.features.length_pools.streams import check_without_lengths
 from optimizer.features.nodes.feature import NODES
 from optimizer.features.routes.hourly import HourlyRoutesField, hourly_routes
 from optimizer.features.shared_cards.hourly import HourlyCardsField, hourly_cards
@@ -22,7 +23,8 @@ def check_hours(system: System) -> None:
         SpecError: a server has pools by length.
         AnalysisError: the system has nodes.
     """
-    refuse_pools_by_length(system.servers.values(), "horizon")
+    check_without_lengths(system.servers.values(), "horizon")
+    check_without_roles(system.servers.values(), "horizon")
     if NODES.name in system.features:
         text = "nodes: reserving and renting nodes by the hour is not planned; plan each load with solve"
         raise AnalysisError(text)

@@ -10,6 +10,7 @@ from optimizer.arrays import grouped
 from optimizer.documents import OutputDocument, OutputShare, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
+from optimizer.features.disaggregation.streams import with_role_allocations
 from optimizer.features.disaggregation.uses import RoleUse
 from optimizer.features.external.uses import Rented
 from optimizer.features.length_pools.uses import LengthUse
@@ -452,12 +453,25 @@ class Plan(Printed, Warned):
         Raises:
             SpecError: the server is not in the plan.
         """
-        name = planned_name(server)
+        name, roles = planned_name(server), self.roles_of(server)
+        if roles:
+            found = {one: _as_allocation(self._current_pools[one], Load()) for one in roles}
+            return with_role_allocations(server, found, "current").current
         if name not in self.allocations and name not in self._server_names():
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"
             )
         return _as_allocation(self._current_pools.get(name, ()), server.current.load)
+
+    def has_allocation_of(self, server: Server) -> bool:
+        """Return whether a server has an allocation in the plan."""
+        names = self.roles_of(server) or (planned_name(server),)
+        return all(name in self.allocations and name not in self.left_out for name in names)
+
+    def roles_of(self, server: Server) -> tuple[str, ...]:
+        """Return the names of the prefill and decode pool of a server; empty if the plan has none."""
+        use = self.disaggregation.get(server.name)
+        return () if use is None else tuple(pool.server for pool in use.pools)
 
     @property
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:

@@ -32,6 +32,12 @@ def with_replicas(current: AllocationData, replicas: Mapping[str, int], *, mixed
     return current.model_copy(update={**changed, "pools": pools if len(pools) > 1 else ()})
 
 
+def of_replicas(replicas: Mapping[str, int]) -> AllocationData:
+    """Return an allocation with numbers of replicas by accelerator."""
+    pools = (CurrentPool(accelerator=on, num_replicas=number) for on, number in replicas.items() if number)
+    return AllocationData.model_construct(pools=tuple(pools))
+
+
 def undefined_accelerators(
     part: Part, at: Location, allocation: AllocationData, accelerators: Names, *, unless_priced: bool = False
 ) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-from optimizer.features.length_pools.streams import refuse_pools_by_length
+from optimizer.features.length_pools.streams import check_without_lengths
 from optimizer.features.routes.streams import largest_shares
 from optimizer.features.versions.streams import share_of_load, whole_load
 from optimizer.plan import Plan
@@ -32,6 +32,13 @@ from optimizer.stabilisation.pools import (
     unchanged_plan,
 )
 from optimizer.stabilisation.reasons import decided_targets
+from optimizer.stabilisation.roles import (
+    estimates_of_roles,
+    last_estimate,
+    starts_in_other_roles,
+    with_chosen_roles,
+    with_running_roles,
+)
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import Running, kept_of, running_pools
 from optimizer.stabilisation.transition import MoveGoal, Transition
@@ -57,7 +64,7 @@ def denoise_loads(
     for name, server in system.servers.items():
         if name in system.routed:
             continue
-        decision = None if last is None else last.servers.get(name)
+        decision = last_estimate(last, server)
         load, before = server.current.load, None if decision is None else decision.load
         stated = server.deadline is not None  # offline work has no counted load, and ends at its deadline
         if before is not None and (
@@ -119,7 +126,8 @@ def plan_next(
         SpecError: a server has pools by length.
         SolverError: the solver failed.
     """
-    refuse_pools_by_length(system.servers.values(), "planning a running fleet")
+    check_without_lengths(system.servers.values(), "planning a running fleet")
+    system = with_chosen_roles(with_running_roles(system, last, seen), planner)
     running = running_pools(system, last, seen, rules.startup_s)
     return plan_running_fleet(system, running, kept_of(running, seen), planner)
 
@@ -141,7 +149,8 @@ def stabilise(
         seen: the observed state of the fleet.
         estimates: load estimates, if loads were denoised before planning.
     """
-    loads = estimates or {}
+    system = plan.planned_in(with_running_roles(system, last, seen))
+    loads = estimates_of_roles(system, estimates or {})
     before = {} if last is None else {n: d for n, d in last.servers.items() if n in system.servers}
     before |= {name: replace(before[name], load=item) for name, item in loads.items() if name in before}
     running = running_pools(system, Decisions(seen.now_s, before), seen, rules.startup_s)
@@ -257,7 +266,8 @@ class _PlannedFleet:
                 rates_rpm={on: target.rate_rpm for on, target in ways[name].targets.items()},
                 load_rpm=item.load_rpm,
                 waits=item.unserved is None,
-                starting_elsewhere=self._starts_on_shared_cards(name),
+                starting_elsewhere=self._starts_on_shared_cards(name)
+                or starts_in_other_roles(self.system, self.plan, self.running, name),
             )
             for name, item in wanted.items()
         ]

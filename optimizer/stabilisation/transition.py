@@ -37,7 +37,7 @@ class MoveGoal:
     waived: int = 0
     """Number of old replicas to remove before new ones are ready, because the new ones need their cards."""
     starting_elsewhere: bool = False
-    """Whether shared cards will replace the replicas but are not ready yet."""
+    """Whether shared cards, or pools by role, will replace the replicas but are not ready yet."""
 
     def reduced(self, now: Mapping[str, RunningPool]) -> Pools:
         """Return the pools of a server without replicas that are no longer needed."""

@@ -143,7 +143,11 @@ def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> PlanWi
 
 
 def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
-    return sorted(name for name in entities.planned if plan is None or name not in plan.allocations)
+    return sorted(
+        name
+        for name, server in entities.planned.items()
+        if plan is None or not (name in plan.allocations or plan.roles_of(server))
+    )
 
 
 def _losses(plan: Plan) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from optimizer.features.disaggregation.streams import Role
+from optimizer.features.disaggregation.fields import Role
 from optimizer.simulation.live.prefills import LivePrefills
 from optimizer.simulation.pools import PooledReplicas, PromptWork
 from rest_server.emulator.asgi import BadRequest, Receive, Scope, Send

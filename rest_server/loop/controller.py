@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
+from optimizer.features.disaggregation.streams import check_without_roles
 from optimizer.render.manifests import workload_pairs
 from optimizer.spec.system import System
 from rest_server.loop.config import LoopConfig, RemotePlanner
@@ -71,7 +72,7 @@ def check_supported(system: System, config: LoopConfig) -> None:
     """Check that the loop can measure and scale every server of a system, and that names in settings exist.
 
     Raises:
-        SpecError: the system has routes or shared cards, or a setting names something that does not exist.
+        SpecError: the system has pools by role, routes or shared cards, or a setting has an unknown name.
     """
     named = {"startup": system.accelerators, "queue": system.servers, "routing": system.servers}
     for key, known in named.items():
@@ -80,6 +81,7 @@ def check_supported(system: System, config: LoopConfig) -> None:
             if name not in known:
                 what = "accelerator" if key == "startup" else "server"
                 raise SpecError(f"{key}.{name}: the system has no {what} {name!r}; correct the name")
+    check_without_roles(system.servers.values(), "the control loop")
     for route in system.routed.values():
         raise SpecError(
             f"routes.{route.name}: the loop cannot measure routes; define their models as separate servers, "

@@ -10,7 +10,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.features.length_pools.streams import refuse_pools_by_length
+from optimizer.features.length_pools.streams import check_without_lengths
 from optimizer.features.table import FEATURES
 from optimizer.schema import Server, ServiceClass
 from optimizer.schema.assumptions import check_lengths, check_load
@@ -102,7 +102,7 @@ def check_alone(document: Document) -> None:
     """
     if isinstance(document, Server):
         check_load(document.current.load, "currentAlloc.load.")
-        refuse_pools_by_length([document], "a fleet of the service")
+        check_without_lengths([document], "a fleet of the service")
     for feature in FEATURES:
         for location, text in feature.faults_alone(document):
             raise SpecError(f"{path_text(location)}: {text}")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.features.versions.streams import with_allocation
+from optimizer.features.disaggregation.streams import with_role_names
 from optimizer.schema import AllocationData, Load, Route, Server
 from optimizer.schema.assumptions import check_load
 from optimizer.schema.current_pools import with_replicas
 from optimizer.schema.messages import did_you_mean, path_text, validated
 from optimizer.spec.shapes import reshaped
-from optimizer.spec.streams import planned_names
+from optimizer.spec.streams import planned_names, with_allocations
 from optimizer.stabilisation.decisions import Decisions
 from optimizer.stabilisation.missing_loads import (
     MissingLoad,
@@ -40,7 +40,7 @@ def load_update(entities: Entities, name: str, change: object) -> LoadUpdate:
         with _in_body(name):
             return validated(LoadUpdate, change)
     except BodyError:
-        if name not in {*entities.owners, *entities.planned}:
+        if name not in {*entities.owners, *entities.planned_by_role}:
             raise _unknown_server(entities, name) from None
         raise
 
@@ -59,9 +59,10 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> Entitie
             routed[name] = _routed(entities, owner, change)
             continue
         _check_has_load(entities, name, change)
-        if name not in servers and (whole := _split_server(servers, name, change)):
-            allocation = _running(entities, name, entities.planned[name].current, change)
-            servers[whole] = with_allocation(servers[whole], name, allocation)
+        if name not in servers and (whole := _whole_of(servers, name, change)):
+            now = _by_role(servers[whole]) or {name: entities.planned_by_role[name].current}
+            own = {name: _running(entities, name, now[name], change)}
+            servers[whole] = with_allocations(servers[whole], now | own)
             continue
         if name not in servers:
             raise _unknown_server(entities, name)
@@ -71,6 +72,10 @@ def with_updates(entities: Entities, loads: Mapping[str, LoadUpdate]) -> Entitie
             load = merged_load(load, given) if given else load
             check_load(load, "")
         allocation = _running(entities, name, current, change).model_copy(update={"load": load})
+        if change.replicas is not None and (now := _by_role(servers[name])):
+            every = now | {name: _running(entities, name, now[name], change)}
+            by_role = with_allocations(servers[name], every).current
+            allocation = by_role.model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
         if change.replicas is not None and servers[name].shared_queue is not None:
             servers |= _sharing(servers, servers[name])
@@ -204,16 +209,24 @@ def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
     }
 
 
-def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
-    """Return the name of the server that has a version of this name; None if there is none.
+def _whole_of(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
+    """Return the name of the server that has a version or a pool of this name; None if there is none.
 
     Raises:
-        BodyError: a load is stated for the version.
+        BodyError: a load is stated for the version or pool.
     """
-    whole = next((w for w, one in servers.items() if one.split and name in planned_names(one)), None)
+    wholes = (w for w, one in servers.items() if one.split or one.disaggregation)
+    whole = next((w for w in wholes if name in planned_names(servers[w])), None)
     if whole is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
         raise BodyError(_place(name), f"its load is a share of the load of {whole!r}; give that")
     return whole
+
+
+def _by_role(server: Server) -> dict[str, AllocationData]:
+    """Return what a server runs now by the names of its pools by role; empty if it has none."""
+    if server.disaggregation is None:
+        return {}
+    return {name: one.current for name, one in with_role_names({server.name: server}).items()}
 
 
 def _running(entities: Entities, name: str, current: AllocationData, change: LoadUpdate) -> AllocationData:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from optimizer.features.disaggregation.streams import owner_of_role, role_names
 from optimizer.features.shared_cards.view import SHARED_NAME
 from optimizer.schema import Server
 from optimizer.spec.streams import planned_names
@@ -89,10 +90,12 @@ def reading(now: Snapshot, server: Server, accelerator: str, times: SentAt) -> T
         server: the planned server.
         times: time at which the load of each planned server was last sent [s since the epoch].
     """
-    decision = None if now.decisions is None else now.decisions.servers.get(server.name)
-    if decision is None:
+    known = {} if now.decisions is None else now.decisions.servers
+    together = role_names(now.entities.servers.get(owner_of_role(server), server))
+    if server.name not in known and known.keys().isdisjoint(together):
         return None
-    target = decision.targets.get(accelerator) or ReplicaTarget(0, TargetReason.not_chosen)
+    targets = known[server.name].targets if server.name in known else {}
+    target = targets.get(accelerator) or ReplicaTarget(0, TargetReason.not_chosen)
     current = current_replicas(now, server, accelerator)
     return TargetState(server.name, accelerator, target, current, times.get(server.name))
 
@@ -109,7 +112,7 @@ def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
 def readings(now: Snapshot) -> Iterator[TargetState]:
     """Yield the state of every target."""
     times = now.planned_loads_sent_at
-    for server in now.entities.planned.values():
+    for server in now.entities.planned_by_role.values():
         for accelerator in accelerators_of(now.entities, server, now):
             target_states = reading(now, server, accelerator, times)
             if target_states is not None:
@@ -174,7 +177,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
     """
     held, (name, accelerator) = held_fleet(request), key
     now = await current_snapshot(held)
-    server = now.entities.planned.get(name)
+    server = now.entities.planned_by_role.get(name)
     if server is None and name in now.entities.servers:
         known = now.entities.servers[name]
         if known.split:
@@ -203,7 +206,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(server_and_a
 
 def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) -> Response:
     """Return the target of shared cards in the last plan; it is 0 if no shared cards have this name."""
-    sharing = any(server.shared_card for server in now.entities.planned.values())
+    sharing = any(server.shared_card for server in now.entities.planned_by_role.values())
     if not sharing or not name.startswith(SHARED_NAME) or accelerator not in now.entities.accelerators:
         raise HTTPException(404, f"server {name!r} does not exist")
     _require_targets(now, request)

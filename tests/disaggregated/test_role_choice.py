@@ -16,7 +16,7 @@ from optimizer.features.disaggregation.sections import role_section
 from optimizer.features.disaggregation.streams import ROLES
 from optimizer.features.disaggregation.topology import RolePoolTopology
 from optimizer.features.disaggregation.uses import TtftParts
-from optimizer.features.length_pools.streams import refuse_pools_by_length
+from optimizer.features.hourly import check_hours
 from optimizer.kinds.replicas import LatencyFigures
 from optimizer.render.manifests import variants
 from optimizer.schema.messages import validated
@@ -205,7 +205,7 @@ def test_what_cannot_be_planned_is_refused_by_name(change: dict[str, Json], mess
 
 def test_studies_of_running_fleets_refuse_the_pools() -> None:
     with pytest.raises(SpecError, match="horizon does not support prefill and decode pools"):
-        refuse_pools_by_length(load_system(document()).servers.values(), "horizon")
+        check_hours(load_system(document()))
 
 
 @pytest.mark.slow

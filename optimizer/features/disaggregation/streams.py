@@ -5,6 +5,7 @@ known, the two pools of every share are planned servers beside the server itself
 the chosen share are, or the server itself.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
@@ -138,6 +139,17 @@ def name_in_plans(server: Server) -> str:
     return pool_name(server.whole, server.role) if isinstance(server, RolePool) else server.name
 
 
+def with_role_names(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers with both pools of each server that can have them, by their names in plans."""
+    found = dict(servers)
+    for name, server in servers.items():
+        if server.disaggregation is not None:
+            found[name] = _aggregated(server)
+            for pool in itertools.islice(possible_roles(server), len(ROLES)):
+                found[name_in_plans(pool)] = pool.model_copy(update={"name": name_in_plans(pool)})
+    return found
+
+
 def owner_of_role(server: Server) -> str:
     """Return the name of the document's server to which a planned server belongs."""
     return server.whole.name if isinstance(server, RolePool) else server.name
@@ -145,7 +157,7 @@ def owner_of_role(server: Server) -> str:
 
 def role_names(server: Server) -> tuple[str, ...]:
     """Return the names in plans of a document's server and of its possible pools; empty without pools."""
-    if not can_disaggregate(server):
+    if server.disaggregation is None or isinstance(server, RolePool):
         return ()
     return server.name, *(pool_name(server, role) for role in ROLES)
 

@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 from optimizer.arrays import sorted_by_key
 from optimizer.errors import SpecError
 from optimizer.features.caches.streams import thinned
-from optimizer.features.disaggregation.streams import RolePool, check_without_roles
+from optimizer.features.disaggregation.streams import RolePool
 from optimizer.kinds.request_shapes import RequestShape
 from optimizer.schema import AllocationData, Load, ModelTarget, Server
 from optimizer.schema.names import Finding
@@ -225,21 +225,6 @@ def with_pool_allocations(server: Server, allocations: Mapping[str, AllocationDa
 
 
 # --- checks --------------------------------------------------------------------------------------------
-
-
-def refuse_pools_by_length(servers: Iterable[Server], what: str) -> None:
-    """Check that no server can have pools by length, or prefill and decode pools.
-
-    Args:
-        servers: servers of documents, or planned ones.
-        what: what does not support such pools.
-
-    Raises:
-        SpecError: a server can.
-    """
-    servers = tuple(servers)
-    check_without_roles(servers, what)
-    check_without_lengths(servers, what)
 
 
 def check_without_lengths(servers: Iterable[Server], what: str) -> None:

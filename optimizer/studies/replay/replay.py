@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from optimizer.candidates import SizingMemo
+from optimizer.features.disaggregation.streams import check_without_roles
 from optimizer.features.nodes.replayed import OnNodes, node_costs_cents_per_h
 from optimizer.features.offline.streams import without_past_deadlines
 from optimizer.features.routes.replayed import RoutedLoad, routed_loads
@@ -59,7 +60,11 @@ def replay(
         variants: rules by display name.
         startup_s: start-up time of a replica or a shared card [s].
         loop: settings of the control loop to replay, too; None for none.
+
+    Raises:
+        SpecError: a server can have prefill and decode pools.
     """
+    check_without_roles(system.servers.values(), "replay")
     memo = SizingMemo(MEMO_ROWS)
     runs = [
         _PolicyReplay(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()
