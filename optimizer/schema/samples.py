@@ -21,7 +21,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "robust": "Headroom, spare replicas, a budget and a power limit",
     "long-prompts": "Long documents with short answers, and batch limits as a decision",
     "length-pools": "A server whose requests are divided among pools by prompt length",
-    "disaggregated": "A server that can have prefill and decode pools",
+    "disaggregated": "Five servers that can have prefill and decode pools",
     "routes": "A router between an 8B and a 70B model",
     "versions": "A canary: a tenth of the requests goes to the next version",
     "shared-cards": "Four small models that share T4 cards",

@@ -128,19 +128,20 @@ def _serving_fleet(first: str) -> list[str]:
 
 def roles_by_target() -> list[str]:
     rows = [
-        "| p95 ITL | prefill + decode | cost | replicas that do both | cost |",
+        "| p95 ITL | prefill + decode | USD/h | replicas that do both | USD/h |",
         "|---|---|---|---|---|",
     ]
-    system = load_system(ROOT / "specs" / "disaggregated.yaml")
-    (owner,), (target,) = system.spec.service_classes, system.spec.service_classes[0].model_targets
+    system = load_system(ROOT / "specs" / "disaggregated")
+    owner = system.service_classes["smooth"]
+    (target,) = owner.model_targets
     for limit in (12, 14, 20, 40):
         own = target.model_copy(update={"itl_ms": float(limit)})
         plan = solve(system.with_items(owner.model_copy(update={"model_targets": (own,)})))
         use = plan.disaggregation["assistant"]
         pools = " + ".join(str(pool.num_replicas) for pool in use.pools) or "none"
-        cost = f"{use.cost_cents_per_h:,.0f}" if use.pools else ""
+        cost = f"{use.cost_cents_per_h / 100:.2f}" if use.pools else ""
         one = use.aggregated_alternative
-        rest = "none meet it | " if one is None else f"{_replicas(one)} | {one.cost_cents_per_h:,.0f}"
+        rest = "none meet it | " if one is None else f"{_replicas(one)} | {one.cost_cents_per_h / 100:.2f}"
         rows.append(f"| {limit} ms | {pools} | {cost} | {rest} |")
     return rows
 
