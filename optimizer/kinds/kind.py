@@ -71,6 +71,10 @@ class EngineContainer(NamedTuple):
     """Additional arguments on the other nodes of a replica that spans several nodes; like `leader_args`, they
     can use the variables of a LeaderWorkerSet.
     """
+    handover_args: tuple[str, ...] = ()
+    """Additional arguments of prefill and decode replicas, by which they hand over KV caches."""
+    handover_host: str = ""
+    """Environment variable of these replicas for the address of their pod; empty for none."""
 
 
 P = TypeVar("P", bound=ReplicaProfile)

@@ -36,6 +36,8 @@ VLLM_NODES = (
     "--master-addr=$(LWS_LEADER_ADDRESS)",
 )
 """Arguments of vLLM on several nodes, with variables that a LeaderWorkerSet sets in its pods."""
+VLLM_HANDOVER = ('--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}',)
+"""Arguments of vLLM for prefill and decode replicas: KV caches go over NIXL in either direction."""
 
 
 class TokenFields(IterationFields, LinearFields):
@@ -148,6 +150,8 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
             hub_variable="HF_TOKEN",
             leader_args=VLLM_NODES,
             worker_args=(*VLLM_NODES, "--headless"),
+            handover_args=VLLM_HANDOVER,
+            handover_host="VLLM_NIXL_SIDE_CHANNEL_HOST",
         )
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:

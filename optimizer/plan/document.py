@@ -11,7 +11,7 @@ from optimizer.documents import OutputDocument, OutputShare, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
 from optimizer.features.disaggregation.streams import with_role_allocations
-from optimizer.features.disaggregation.uses import RoleUse
+from optimizer.features.disaggregation.uses import ROLE_NOTE, RoleUse
 from optimizer.features.external.uses import Rented
 from optimizer.features.length_pools.uses import LengthUse
 from optimizer.features.nodes.uses import NodeMove, NodeUse, machines_of
@@ -424,13 +424,11 @@ class Plan(Printed, Warned):
 
     @property
     def workload_notes(self) -> dict[str, dict[str, str]]:
-        """Annotations of Kubernetes workloads, by planned server: the shapes of pools by length."""
-        return {
-            pool.server: pool.notes
-            for use in self.length_pools.values()
-            for pool in use.pools
-            if len(use.pools) > 1
-        }
+        """Annotations of Kubernetes workloads, by planned server: the shapes or the role of its pools."""
+        by_length = (use.pools for use in self.length_pools.values() if len(use.pools) > 1)
+        notes = {pool.server: pool.notes for pools in by_length for pool in pools}
+        by_role = (pool for use in self.disaggregation.values() for pool in use.pools)
+        return notes | {pool.server: {ROLE_NOTE: pool.role} for pool in by_role}
 
     def planned_in(self, system: System) -> System:
         """Return the system with only the pools by length of the plan."""

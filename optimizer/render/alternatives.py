@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from optimizer.kinds.kind import EngineSettings
 from optimizer.kinds.table import kind_of_pool
-from optimizer.pipeline import solve
+from optimizer.pipeline import solve_in_full
 from optimizer.plan import Plan
 from optimizer.plan.placements import placements_of
 from optimizer.render.manifests import workload_pairs
@@ -33,7 +33,7 @@ def plans_elsewhere(system: System, used: Collection[tuple[str, str]]) -> Iterat
             if (name, accelerator) in pairs
         }
         alone = system.alone(servers, unlimited=True)
-        yield alone, solve(alone)
+        yield alone, solve_in_full(alone).plan  # warnings are about the documents
 
 
 def _alone(server: Server, accelerator: str) -> Server:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.errors import SpecError
+from optimizer.features.disaggregation.uses import ROLE_NOTE
 from optimizer.kinds.kind import EngineContainer, EngineSettings
 from optimizer.kinds.table import kind_of_profile
 from optimizer.profiles.catalogue import load_catalogue
@@ -25,6 +26,8 @@ from optimizer.spec.system import System
 
 SERVER_LABEL, ACCELERATOR_LABEL = "inferplan_server", "inferplan_accelerator"
 """Pod labels with the names of the server and the accelerator, in characters that are valid in Prometheus."""
+ROLE_LABEL = "llm-d.ai/role"
+"""Pod label with the role of prefill and decode replicas, by which the router of llm-d finds them."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  tensor parallelism needs more than the default of 64 MiB
 MODEL_HUB = "model-hub"
 """Name of the Secret with the token of the model hub, under the key `token`; pods also start without this
@@ -72,7 +75,7 @@ class Deployments:
             return self._deployment(variant, containers)
         model, cards = self.system.servers[variant.server].model, self._cards(variant)
         entry, profile = self.table.model_of(model), self.system.profiles[model, variant.accelerator]
-        engine = _container(profile, cards, entry)
+        engine = _container(profile, cards, entry, hands_over=ROLE_NOTE in variant.notes)
         resource = self._node(variant).resource, cards // variant.nodes
         if variant.nodes == 1:
             return self._deployment(
@@ -116,6 +119,7 @@ class Deployments:
         """Return the pod template of a workload."""
         node = self._node(variant)
         labels = {SERVER_LABEL: variant.server, ACCELERATOR_LABEL: variant.accelerator}
+        labels |= {ROLE_LABEL: role} if (role := variant.notes.get(ROLE_NOTE)) else {}
         asked = {
             name: {"key": name, "operator": "Exists", "effect": "NoSchedule"}
             for one in containers
@@ -183,11 +187,18 @@ def _source(profile: ModelProfile, entry: ModelContainer) -> str:
     return load_catalogue().repository(estimate.model or profile.name) or profile.name
 
 
-def _container(profile: ModelProfile, cards: int, entry: ModelContainer) -> EngineContainer:
-    """Return the container of a model's engine, with the image and arguments of the cluster table."""
+def _container(
+    profile: ModelProfile, cards: int, entry: ModelContainer, *, hands_over: bool = False
+) -> EngineContainer:
+    """Return the container of a model's engine, with the image and arguments of the cluster table.
+
+    Args:
+        hands_over: whether its replicas prefill or decode only, and hand over KV caches.
+    """
     engine = kind_of_profile(profile).container(profile, cards, _source(profile, entry))
     image = entry.image or engine.image or slug(profile.name)
-    return engine._replace(image=image, command=(*engine.command, *entry.args))
+    own, host = (engine.handover_args, engine.handover_host) if hands_over else ((), "")
+    return engine._replace(image=image, command=(*engine.command, *own, *entry.args), handover_host=host)
 
 
 def _pod_container(
@@ -205,6 +216,9 @@ def _pod_container(
     if engine.hub_variable:
         secret = {"name": MODEL_HUB, "key": "token", "optional": True}
         environment.append({"name": engine.hub_variable, "valueFrom": {"secretKeyRef": secret}})
+    if engine.handover_host:
+        address = {"fieldRef": {"fieldPath": "status.podIP"}}
+        environment.append({"name": engine.handover_host, "valueFrom": address})
     amounts = {resource[0]: str(resource[1])}
     return {
         "name": name,

@@ -18,6 +18,7 @@ from optimizer.features.disaggregation.topology import RolePoolTopology
 from optimizer.features.disaggregation.uses import TtftParts
 from optimizer.features.hourly import check_hours
 from optimizer.kinds.replicas import LatencyFigures
+from optimizer.render.deployments import Deployments, starting_table
 from optimizer.render.manifests import variants
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
@@ -299,8 +300,19 @@ def test_a_role_needs_pools_by_role() -> None:
 def test_each_pool_has_a_deployment_and_a_simulation() -> None:
     system = load_system(document())
     plan = solve(system)
-    names = {each.server for each in variants(plan, system)}
-    assert names == {"s (prefill)", "s (decode)"}
+    found, chosen = variants(plan, system), plan.planned_in(system)
+    assert {each.server for each in found} == {"s (prefill)", "s (decode)"}
+    for each in found:
+        written = Deployments(chosen, starting_table(system), "serving", "vllm").of(each)
+        (container,) = written["spec"]["template"]["spec"]["containers"]
+        role = written["spec"]["template"]["metadata"]["labels"]["llm-d.ai/role"]
+        assert each.server == f"s ({role})"
+        assert written["metadata"]["annotations"]["inferplan.dev/role"] == role
+        assert any("NixlConnector" in argument for argument in container["command"])
+        assert "VLLM_NIXL_SIDE_CHANNEL_HOST" in {one["name"] for one in container["env"]}
+    alone = load_system(document(None))
+    (both,) = variants(solve(alone), alone)
+    assert "kv-transfer" not in str(Deployments(alone, starting_table(alone), "serving", "vllm").of(both))
 
 
 @pytest.mark.slow

@@ -11,6 +11,10 @@ Reason = Literal[
 ]
 
 
+ROLE_NOTE = "role"
+"""Annotation of Kubernetes workloads with the role of their replicas."""
+
+
 class RolePoolUse(OutputDocument):
     """The prefill or the decode pool of a server."""
 
