@@ -60,9 +60,15 @@ class ServerRows:
         """Network latency that each of K target measures includes, for each of Q rows [ms], shape (K, Q)."""
         return self.targets.delays(self.delay_ms)
 
-    def met(self, performance: Performance) -> BoolArray:
-        """Return a mask of pairs whose rows all meet their targets, shape (R,)."""
-        return np.asarray(self.of_pairs(np.logical_and, self.targets.met(performance)), np.bool_)
+    def met(self, performance: Performance, asked: BoolArray | None = None) -> BoolArray:
+        """Return a mask of pairs whose rows all meet their targets, shape (R,).
+
+        Args:
+            performance: performance of the rows.
+            asked: mask of the pairs for which the result is needed; None for all.
+        """
+        rows = None if asked is None else self.of_rows(asked)
+        return np.asarray(self.of_pairs(np.logical_and, self.targets.met(performance, rows)), np.bool_)
 
     def mean(self, performance: Performance) -> Performance:
         """Return the metrics of each pair, as means over the requests of its rows."""

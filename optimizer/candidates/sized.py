@@ -118,7 +118,7 @@ def _settled(
     of a chunk-count jump, replicas are added to `needed`, in place, until the targets are met.
     """
     performance = rows.analyze(load_rps / needed)
-    holds = attainable & rows.met(performance)
+    holds = attainable & rows.met(performance, attainable)
     # Below a jump of the latency, more replicas can be needed than the largest rate says.
     missed = np.flatnonzero(attainable & ~holds)
     if not len(missed):

@@ -46,6 +46,11 @@ class Performance:
         """Return the means of the rows with the given indices, without additional results of subclasses."""
         return Performance(*(getattr(self, field.name)[rows] for field in fields(Performance)))
 
+    def spread(self, rows: IntArray) -> Self:
+        """Return all results of the rows with the given indices, which can repeat."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return type(self)(*(v[rows] if isinstance(v, np.ndarray) else v.take(rows) for v in values))
+
     @property
     def own(self) -> Mapping[str, FloatArray]:
         """Metrics that only one kind of replica has, by pool field; shapes (R,)."""

@@ -149,8 +149,6 @@ class _Alike:
             replicas: the rows.
             capped: mask of rows whose highest rate a throughput target lowers, shape (R,).
         """
-        if not replicas.means_only:
-            return cls(replicas, np.arange(len(capped)))
         first, which = same_rows([*replicas.columns(), capped])
         return cls(replicas, first[which])
 
@@ -162,11 +160,12 @@ class _Alike:
             rates: arrival rates [requests/s], equal for identical rows; shape (n, R').
             rows: indices of the rows, shape (R',); None for all.
         """
-        if not self.replicas.means_only:
-            replicas = self.replicas if rows is None else self.replicas.take(rows)
-            return np.stack([targets.judged(replicas.analyze(rate)) for rate in rates])
         first = self.first if rows is None else self.first[rows]
         own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
+        if not self.replicas.means_only:  # targets on percentiles differ even if the rows are identical
+            replicas = self.replicas.take(own)
+            found = (replicas.analyze(rate[chosen]) for rate in rates)
+            return np.stack([targets.judged(each.spread(place)) for each in found])
         performance = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
         figures = targets.take(np.tile(chosen, len(rates))).judged(performance)
         return figures.reshape(-1, len(rates), len(own)).swapaxes(0, 1)[..., place]

@@ -193,10 +193,23 @@ class Targets:
         """Return the values of the measures divided by their limits, shape (K, R)."""
         return target_ratio(self.figures(performance), self.limits)
 
-    def met(self, performance: Performance) -> BoolArray:
-        """Return a mask of rows that meet all their targets, up to rounding; shape (R,)."""
+    def met(self, performance: Performance, asked: BoolArray | None = None) -> BoolArray:
+        """Return a mask of rows that meet all their targets, up to rounding; shape (R,).
+
+        Args:
+            performance: performance of the rows.
+            asked: mask of the rows for which the result is needed; None for all.
+        """
         if not any(measure.is_missed for measure in self.measures):
             excess = performance.excess(self.limits_of(row) for row in range(len(self.tps)))
             if excess is not None:
                 return np.asarray(excess <= MISS_TOLERANCE)
-        return np.asarray(meets_target(self.figures(performance), self.limits).all(axis=0))
+        # A percentile takes much longer than comparing it, and is only needed where it may be missed.
+        met = np.asarray((self.judged(performance) <= self.limits).all(axis=0))
+        left = ~met if asked is None else ~met & asked
+        if left.any():
+            figures = self._figures(
+                performance, lambda measure, limits: performance.figure(measure, np.isfinite(limits) & left)
+            )
+            met[left] = np.asarray(meets_target(figures, self.limits).all(axis=0))[left]
+        return met

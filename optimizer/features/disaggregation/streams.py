@@ -7,6 +7,7 @@ the chosen share are, or the server itself.
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -118,11 +119,11 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
     wholes = wholes_with_roles(servers)
     pools: dict[str, Server] = {}
     for name in wholes.keys() & choices.keys():
-        every, whole = [*possible_roles(wholes[name])], _aggregated(wholes[name])
-        chosen: list[Server] = [pool for pool in every if pool.choice in choices[name]]
+        whole = _aggregated(wholes[name])
+        chosen: list[Server] = [*possible_roles(wholes[name], choices[name])]
         others = [whole]
         if len(chosen) < len(ROLES):
-            chosen, others = [whole], [*every[: len(ROLES)]]
+            chosen, others = [whole], [*islice(possible_roles(wholes[name]), len(ROLES))]
         chosen += [one.kept_without_load() for one in others if one.current.is_running]
         pools |= {name_in_plans(one): one.model_copy(update={"name": name_in_plans(one)}) for one in chosen}
     result = {
@@ -167,10 +168,14 @@ def pool_name(server: Server, role: Role) -> str:
     return f"{server.name} ({role})"
 
 
-def possible_roles(server: Server) -> Iterator[RolePool]:
+def possible_roles(server: Server, choice: Choice | None = None) -> Iterator[RolePool]:
     """Yield the prefill and the decode pool of a server for each share of the TTFT target.
 
     The current replicas of a role are those of its pool of every share.
+
+    Args:
+        server: the server.
+        choice: the only pools to yield; None for all.
     """
     load, one = server.current.load, {"out_tokens": 1.0, "out_tokens_cv": 0.0}
     shapes = tuple(shape.model_copy(update=one) for shape in load.shapes)
@@ -178,6 +183,8 @@ def possible_roles(server: Server) -> Iterator[RolePool]:
     common = {field: getattr(server, field) for field in Server.model_fields}
     for share in (0.0,) if is_seeded(server) else SHARES:
         for role in ROLES:
+            if choice is not None and (role, f"{share:g}") not in choice:
+                continue
             own: dict[str, Any] = {
                 "name": f"{server.name} ({role} {share:g})",
                 "current": AllocationData.model_construct(

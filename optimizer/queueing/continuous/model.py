@@ -54,7 +54,12 @@ class ContinuousPerformance(Performance):
             latencies = self.latencies
         if measure.percentile is None:
             return latencies.mean_ms(_latency(measure))
-        return latencies.quantile(_latency(measure), measure.percentile / 100)
+        if rows is None or rows.all():
+            return latencies.quantile(_latency(measure), measure.percentile / 100)
+        values = np.zeros(len(rows))
+        if rows.any():
+            values[rows] = latencies.take(rows).quantile(_latency(measure), measure.percentile / 100)
+        return values
 
     def judged(self, measure: TargetMeasure, limits: FloatArray) -> FloatArray:
         """Return values that exceed their limits exactly where a target measure does, shape (R,) (eq. 260).

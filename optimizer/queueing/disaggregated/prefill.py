@@ -98,6 +98,8 @@ class PrefillReplicas(RowArrays):
     pairs_variance: FloatArray
     covariance: FloatArray
     """Covariance of tokens and pairs."""
+    own_ms: FloatArray
+    """Prefill time of each point alone [ms], shape (R, H): full chunks and the rest (eq. 289)."""
 
     @classmethod
     def of(cls, times: IterationTimes, points: LengthPoints, budget: FloatArray) -> Self:
@@ -105,7 +107,9 @@ class PrefillReplicas(RowArrays):
         tokens, pairs = points.mean(points.computed), points.mean(points.pairs)
         more_tokens, more_pairs = points.computed - column(tokens), points.pairs - column(pairs)
         products = more_tokens**2, more_pairs**2, more_tokens * more_pairs
-        return cls(times, points, budget, tokens, pairs, *map(points.mean, products))
+        of_tokens, of_pairs, of_both = map(points.mean, products)
+        own = _alone_ms(times, points, budget)
+        return cls(times, points, budget, tokens, pairs, of_tokens, of_pairs, of_both, own)
 
     def batch_ms(self, prompts: FloatArray) -> FloatArray:
         """Return the time of an iteration with a number of mean prompts [ms]."""
@@ -115,17 +119,6 @@ class PrefillReplicas(RowArrays):
     def full(self) -> FloatArray:
         """K: number of mean prompts that fill an iteration."""
         return self.budget / self.tokens
-
-    @property
-    def own_ms(self) -> FloatArray:
-        """Prefill time of each point alone [ms], shape (R, H): full chunks and the rest (eq. 289)."""
-        points = self.points
-        times = IterationTimes(*(column(values) for values in self.times.columns()))
-        chunks = np.floor(points.computed / column(self.budget))
-        rest = points.computed - chunks * column(self.budget)
-        full = times.ms(0.0, 0.0, column(self.budget), 1.0)
-        last = np.where(rest > 0, times.ms(0.0, 0.0, np.maximum(rest, 1e-9), 1.0), 0.0)
-        return np.asarray(chunks * full + last + times.prompt_attention_ms * points.pairs)
 
     @property
     def services_ms(self) -> FloatArray:
@@ -161,7 +154,8 @@ class PrefillReplicas(RowArrays):
         """
         mean, variance = np.ones_like(rate), np.zeros_like(rate)
         rows = np.arange(len(rate))
-        some = replace(self, points=LengthPoints(*np.zeros((3, len(rate), 0))))  # the moments suffice
+        none = np.zeros((4, len(rate), 0))
+        some = replace(self, points=LengthPoints(*none[1:]), own_ms=none[0])  # the moments suffice
         for number in range(ROUNDS):
             now = mean[rows], variance[rows]
             one, spacing = rate[rows], scv[rows]
@@ -310,6 +304,15 @@ class PrefillReplicas(RowArrays):
         third *= np.minimum(1.0, (scv + service_scv) / (1 + service_scv))
         square = np.maximum(2 * wait**2 / np.maximum(seen_load, 1e-300), 2 * wait**2 + third)
         return (wait + end, square - wait**2 + end**2 / 3), load, service_scv
+
+
+def _alone_ms(times: IterationTimes, points: LengthPoints, budget: FloatArray) -> FloatArray:
+    times = IterationTimes(*(column(values) for values in times.columns()))
+    chunks = np.floor(points.computed / column(budget))
+    rest = points.computed - chunks * column(budget)
+    full = times.ms(0.0, 0.0, column(budget), 1.0)
+    last = np.where(rest > 0, times.ms(0.0, 0.0, np.maximum(rest, 1e-9), 1.0), 0.0)
+    return np.asarray(chunks * full + last + times.prompt_attention_ms * points.pairs)
 
 
 def _taken(pair: _Moments, rows: BoolArray) -> _Moments:

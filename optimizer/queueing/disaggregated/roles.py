@@ -60,6 +60,8 @@ class PrefillQueues(QueueModel):
     """Time for which a KV cache is held after its handover [ms]."""
     arrival_scv: FloatArray
     max_batch: FloatArray
+    largest_rate: FloatArray
+    """Rate with full iterations, link or memory [requests/ms], shape (R,) (eq. 290, 297, 313)."""
 
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
@@ -76,21 +78,21 @@ class PrefillQueues(QueueModel):
         prefill = PrefillReplicas.of(law.iterations, points, np.minimum(law.max_num_tokens, capacity))
         memory, max_batch = PromptMemory.of(points, capacity), limits.max_batch.astype(np.float64)
         own = limits.own.handover, memory, limits.own.after_ms
-        return cls(prefill, rows, *own, variability.arrival_cv**2, max_batch)
+        none = np.zeros_like(max_batch)
+        return cls(prefill, rows, *own, variability.arrival_cv**2, max_batch, none).with_largest_rate()
 
     @property
     def law_type(self) -> type[Law]:
         """Type of latency model that this queue model uses."""
         return EngineLaw
 
-    @property
-    def largest_rate(self) -> FloatArray:
-        """Rate with full iterations, link or memory [requests/ms], shape (R,) (eq. 290, 297, 313)."""
+    def with_largest_rate(self) -> Self:
+        """Return the replicas with the largest rate that follows from their other values."""
         prefill, own = self.prefill, self.prefill.own_ms
         held = self._computed_ms(np.maximum(prefill.full, 1.0), 1.0)
         held += self.handover.rest_ms(prefill.points, own) + column(self.handover.fixed_ms + self.after_ms)
         rate = self.handover.largest_rate(prefill.points, own, prefill.largest_rate)
-        return np.minimum(rate, self.memory.largest_rate(held))
+        return replace(self, largest_rate=np.minimum(rate, self.memory.largest_rate(held)))
 
     @property
     def least_rate_rps(self) -> FloatArray:
@@ -104,7 +106,7 @@ class PrefillQueues(QueueModel):
 
     def with_bandwidth(self, gbps: FloatArray) -> Self:
         """Return the replicas with links of other bandwidths [GB/s], shape (R,)."""
-        return replace(self, handover=replace(self.handover, bandwidth=gbps))
+        return replace(self, handover=replace(self.handover, bandwidth=gbps)).with_largest_rate()
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:
         """Return the metrics at arrival rates `rate_rps` > 0, shape (R,) (eq. 291-297, 313)."""
