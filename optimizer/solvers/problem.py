@@ -114,6 +114,13 @@ class Problem:
         return frozen(np.logical_or.reduce([nobody, *(each.served_by_rows for each in self.topologies)]))
 
     @cached_property
+    def only_in_full(self) -> BoolArray:
+        """Mask of the servers that topologies serve in full or not at all, shape (S,)."""
+        return frozen(
+            np.logical_or.reduce([self.served_by_rows, *(each.as_sized for each in self.topologies)])
+        )
+
+    @cached_property
     def served_together(self) -> BoolArray:
         """Mask of the servers that topologies serve by their own replicas or others', shape (S,)."""
         nobody = np.zeros(len(self.priority), np.bool_)

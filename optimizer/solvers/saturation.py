@@ -46,7 +46,8 @@ def share_leftover(
     limited = np.isfinite(problem.limits.amount).any()
     if not limited or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, partly)
-    waiting, priority = np.flatnonzero(problem.to_serve & ~served(problem, replicas)), problem.priority
+    can = problem.to_serve & ~problem.only_in_full
+    waiting, priority = np.flatnonzero(can & ~served(problem, replicas)), problem.priority
     if not len(waiting):
         return LeftoverAllocation(replicas, partly)
     leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))

@@ -10,6 +10,7 @@ from role_oracles import LAW, best_bill, document, random_role_document, random_
 from slow_cases import mostly_slow
 
 from optimizer import SpecError, load_system, simulate, solve, verify
+from optimizer.candidates import find_candidates
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.parts import RoleTable
 from optimizer.features.disaggregation.sections import role_section
@@ -57,6 +58,7 @@ def test_chosen_pools_are_served_together_or_not_at_all(seed: int, monkeypatch: 
     source = random_running_document(seed)
     for server in source["servers"]:
         server["disaggregation"] = "required"
+    source["optimizer"]["saturationPolicy"] = ("None", "RoundRobin")[seed % 2]  # nobody is served in part
     monkeypatch.setattr(role_oracles, "SHARES", ("0.2",))
     chosen = tuple((role, "0.2") for role in ROLES)
     system = load_system(source)
@@ -71,6 +73,33 @@ def test_chosen_pools_are_served_together_or_not_at_all(seed: int, monkeypatch: 
     ]
     assert found == pytest.approx([2 * missed for missed in short])
     assert (levels["value"], levels["changes"]) == pytest.approx((value, changes), abs=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
+@pytest.mark.parametrize("seed", mostly_slow(range(30), 1))
+def test_policies_serve_only_other_servers_in_part(seed: int, policy: str) -> None:
+    """Full service is that of the enumeration; a server without replicas fits on no cards that are left."""
+    source = random_role_document(seed)
+    source["optimizer"] |= {"unlimited": False, "saturationPolicy": policy, "delayedBestEffort": True}
+    for item in source["count"]:
+        item["count"] //= 2
+    system = load_system(source)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    wishes = {server["name"]: server.get("disaggregation") for server in source["servers"]}
+    partly = {item.server for item in plan.unserved if item.served_fraction}
+    assert all(wishes[name] is None for name in partly)
+    left = {use.type: use.limit - use.used for use in plan.capacity if use.limit is not None}
+    sized = find_candidates(system)
+    names = sized.arrays.server_names, sized.arrays.accelerator_names
+    able = {(names[0][s], names[1][a]) for s, a in sized.table.pairs()}
+    for item in plan.unserved:
+        if wishes[item.server] is None and item.server not in partly:
+            assert not any(left[name] for name in left if (item.server, name) in able)
+    short, _, _ = best_bill(source)
+    levels = {level.name: level.value for level in plan.levels}
+    whats = [f"priority {p}: unserved {what}" for p in (1, 2) for what in ("rate", "servers")]
+    assert [levels.get(what, 0.0) for what in whats] == pytest.approx(short)
 
 
 def test_left_out_candidates_do_not_change_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:

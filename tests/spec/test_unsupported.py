@@ -83,7 +83,7 @@ NAMES = {
         {*RESERVES, "cache_hit_rate", "deadline", "external", "keep_accelerator", "max_num_replicas"}
         | {"max_queue_size", "min_num_replicas", "place", "pools_by_length", "shared_card", "shared_queue"}
         | {"split"},
-        {"batch_sizing", "headroom_share", "milp_solver", "saturation_policy"},
+        {"batch_sizing", "headroom_share", "milp_solver"},
     ),
     "split": ({"deadline", "external", "max_num_replicas", "shared_queue"}, set()),
     "deadline": ({"cache_hit_rate"}, set()),

@@ -28,7 +28,6 @@ DISAGGREGATION = Feature(
     },
     refused_options={
         "milp_solver": "the greedy solver cannot choose prefill and decode pools",
-        "saturation_policy": "a server with prefill and decode pools is served in full or not at all",
         "headroom_share": _NO_RESERVE,
         "batch_sizing": "batch limits of prefill replicas have no effect",
     },
