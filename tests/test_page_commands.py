@@ -35,6 +35,7 @@ SLOW = (
     "inferplan simulate specs/multi-model-service",
     "inferplan simulate specs/small",
     "inferplan sweep specs/serving-fleet --vary load=0.5,1,5 --unlimited",
+    "inferplan sweep specs/disaggregated",
     "inferplan sweep fleet.yaml --samples",
     "inferplan horizon fleet.yaml",
     "inferplan report specs/small --simulate",

@@ -103,8 +103,9 @@ STUDY = Study(
     working="sweeping",
     epilog=(
         "NAME is load, load:SERVER, targets (factors), count:TYPE (cards), card:TYPE (cents/h or 2 USD/h), "
-        "ttft:CLASS/MODEL, a number of the optimizer section, or NAME:ITEM for a number of a server, class, "
-        "accelerator or route. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 with 64 points; a "
-        "range of cards alone covers all integers, with the exact values at which the plan changes."
+        "ttft:CLASS/MODEL, avgInTokens:SERVER, a number of the optimizer section, or NAME:ITEM for a number "
+        "of a server, class, accelerator or route. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 "
+        "with 64 points; a range of cards alone covers all integers, with the exact values at which the "
+        "plan changes."
     ),
 )

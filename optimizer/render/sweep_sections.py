@@ -1,6 +1,7 @@
 """Sections of a sweep: its points, the binding limits, and the cost of meeting targets on sampled days."""
 
 from functools import partial
+from math import inf
 
 from optimizer.limits.table import limit_label
 from optimizer.quantities import counted, percent, precise, share_text
@@ -50,10 +51,20 @@ def _points(sweep: Sweep) -> Section:
             for place, priority in enumerate(priorities)
         ),
         Column("unserved", "unserved", "servers", ",d"),
+        *(
+            Column(f"{server}: pools / both", partial(_ratio, place=place))
+            for place, server in sweep.servers_with_roles
+        ),
         *(lacking_columns("lacks_reserve") if sweep.requires_reserve else ()),
         Column("binds", _binds, content="words", rank=2),
     )
     return table("Plans", columns, sweep.points, "points")
+
+
+def _ratio(point: SweepPoint, place: int) -> str:
+    """Return the cost of prefill and decode pools divided by that of replicas that do both."""
+    ratio = point.disaggregation[place].ratio
+    return "" if ratio is None else "pools only" if not ratio else "both" if ratio == inf else f"{ratio:.2f}"
 
 
 def _binds(point: SweepPoint) -> str:

@@ -31,7 +31,7 @@ from optimizer.spec.loads import rate_rpm, stated_loads, with_rate
 from optimizer.spec.shapes import prefixed_names, shape_names, with_hits, with_share
 from optimizer.spec.streams import has_members, members_of
 from optimizer.spec.system import System, with_checked_spec
-from optimizer.units import MILLISECONDS, PERCENTILE, SHARE, Scale, UnitError, is_number
+from optimizer.units import MILLISECONDS, PERCENTILE, SHARE, TOKENS, Scale, UnitError, is_number
 
 _Document = TypeVar("_Document", bound=Document)
 _Values = Mapping[str, Any]
@@ -358,8 +358,22 @@ def _percentile(_: ModelTarget, percentile: float | None) -> _Values:
     return {"percentile": percentile} | ({} if percentile is None else {"goodput_share": None})
 
 
+def _stated_servers(system: System) -> list[str]:
+    """Return the servers whose load is not that of a route."""
+    return sorted(system.documented.keys() - system.routed.keys())
+
+
+def _tokens(field: str) -> Changeable:
+    def change(system: System, name: str, tokens: float) -> System:
+        return system.with_load(name, **{field: tokens})
+
+    return Changeable(change, _stated_servers, TOKENS.unit, TOKENS, needs_item=True)
+
+
 _WRITTEN = {
     "load": Changeable(_with_load, _loaded_items),
+    "avgInTokens": _tokens("in_tokens"),
+    "avgOutTokens": _tokens("out_tokens"),
     "share": Changeable(with_share, shape_names, needs_item=True),
     "hit": Changeable(with_hits, prefixed_names, needs_item=True),
     "count": Changeable(_with_cards, _types, "cards", whole=True, monotone=True, needs_item=True),

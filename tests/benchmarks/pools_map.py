@@ -4,17 +4,14 @@ A cell is a prompt length and an ITL target. Its value is the cost of pools divi
 that do both, for the same load in the limit of many replicas, on one type of cards (Llama-3.1-8B on an H100).
 The simulation finds the largest rate of a replica that does both, and of a small group of pools.
 
-Run: python tests/benchmarks/pools_map.py [--requests N] [--cells N] [--figure docs/pictures/pools-map.svg]
+Run: python tests/benchmarks/pools_map.py [--requests N] [--cells N]
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from optimizer import load_system
 from optimizer.candidates import find_candidates
@@ -34,8 +31,6 @@ ITL_MS = (8, 9, 10.5, 13, 16, 22, 35, 55)
 ANSWER, TTFT_MS, HANDOVER_MS, LINK_GBPS, KV_BYTES = 256, 1000, 20, 25, 131_072
 MOST_REPLICAS = 8
 """Largest number of simulated replicas of both pools."""
-LIGHT_BELOW = 0.42
-"""Ratio below which the text of a cell is white."""
 CLOSE = 0.05
 """Difference of the costs up to which a sign does not count."""
 
@@ -156,7 +151,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=4000, help="simulated requests for each replica")
     parser.add_argument("--cells", type=int, default=40, help="number of cells to simulate")
-    parser.add_argument("--figure", type=Path, help="SVG file for the map of the queue model")
     options = parser.parse_args()
     wanted = [*cells()]
     closed = closed_rates(wanted)
@@ -170,27 +164,6 @@ def main() -> None:
             counted += 1
             right += (simulated > 1) == (rates.ratio > 1)
     sys.stdout.write(f"same sign in {right} of {counted} cells that differ by more than {CLOSE:.0%}\n")
-    if options.figure:
-        draw([rates.ratio for rates in closed], options.figure)
-
-
-def draw(ratios: list[float], path: Path) -> None:
-    """Write the map as a picture."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    mpl.rcParams.update({"svg.hashsalt": "pools", "svg.fonttype": "none"})
-    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-    axes, table = figure.add_subplot(), np.reshape(ratios, (len(PROMPTS), len(ITL_MS)))
-    axes.imshow(np.log(table), cmap="RdBu_r", vmin=-np.log(4), vmax=np.log(4), aspect="auto", origin="lower")
-    for (row, column), ratio in np.ndenumerate(table):
-        ink = "white" if ratio < LIGHT_BELOW else "0.1"
-        axes.text(column, row, f"{ratio:.2f}", ha="center", va="center", color=ink)
-    axes.set_xticks(range(len(ITL_MS)), [f"{itl_ms:g}" for itl_ms in ITL_MS])
-    axes.set_yticks(range(len(PROMPTS)), [f"{prompt:,}" for prompt in PROMPTS])
-    axes.set(xlabel="p95 ITL target (ms)", ylabel="prompt (tokens)")
-    axes.set_title("Cost of prefill and decode pools / replicas that do both", loc="left", fontsize=10)
-    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -15,8 +15,3 @@ def test_the_simulation_is_on_the_same_side(prompt: int, itl_ms: float, ratio: f
     simulated = MAP["simulated_ratio"](prompt, itl_ms, rates, 1000)
     assert simulated == pytest.approx(rates.ratio, rel=0.12)
     assert (simulated > 1) == (rates.ratio > 1)
-
-
-def test_the_map_is_drawn(tmp_path: Path) -> None:
-    MAP["draw"]([1.0] * 40, tmp_path / "map.svg")
-    assert "prompt (tokens)" in (tmp_path / "map.svg").read_text(encoding="utf-8")

@@ -31,6 +31,8 @@ COUNTED = re.compile(r"([\d,]+ × )(\S+)")
 """Pattern for a number of replicas followed by the accelerator."""
 FIGURES = re.compile(r"[\d,]+ → [\d,]+")
 """Pattern for a change of numbers, such as `2 → 3`, which stays on one line."""
+LOW, HIGH = "#4393c3", "#d6604d"
+"""Colours of the levels −1 and 1, which are also told apart in print and by colour-blind readers."""
 NO_TINT = 0.4
 """Opacity of the grey behind text without a group."""
 Shade = tuple[float, float, float]
@@ -64,6 +66,8 @@ def draw_grid(page: Page, panel: GridPanel, top: float, colours: Mapping[str, st
                 continue  # a list of fields can end early
             colour = colours.get(cell.group)
             shade = _tint(LIGHT, NO_TINT) if colour is None else _tint(colour, TINT)
+            if cell.level is not None:
+                shade = _tint(LOW if cell.level < 0 else HIGH, min(abs(cell.level), 1.0))
             corner = (left + width * c, begin)
             if cell.share < 1:
                 grey = _tint(LIGHT, NO_TINT)

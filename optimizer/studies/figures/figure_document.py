@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.printed import Drawn
 from optimizer.quantities import precise
 
@@ -118,6 +118,9 @@ class Cell(Document):
     """Group of the cell, which determines its colour; empty for no colour."""
     share: float = 1.0
     """Fraction of the cell that is coloured: the served share of the load."""
+    level: float | None = Field(None, exclude_if=is_none)
+    """Colour between blue (−1), white (0) and red (1), instead of that of a group; absent: that of the group.
+    """
 
 
 class GridPanel(Document):

@@ -8,7 +8,7 @@ from optimizer.spec.system import System
 from optimizer.studies.service import lacking_fields, service_by_priority
 from optimizer.studies.sweep.binding import blocking_limits
 from optimizer.studies.sweep.parameters import Variation
-from optimizer.studies.sweep.sweep_document import ServedShare, SweepPoint, UnitsUsed
+from optimizer.studies.sweep.sweep_document import RoleCosts, ServedShare, SweepPoint, UnitsUsed
 
 Values = tuple[float, ...]
 """Combination of values, one for each parameter."""
@@ -60,4 +60,5 @@ def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -
         units=tuple(UnitsUsed(type=item.type, used=item.used) for item in plan.capacity),
         binds=blocking_limits(solved),
         levels=tuple(level.value for level in plan.levels),
+        disaggregation=RoleCosts.of_plan(plan),
     )

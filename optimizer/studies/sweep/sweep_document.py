@@ -1,12 +1,15 @@
 """Result of a sweep, as a document."""
 
+from math import inf
 from operator import not_
 from typing import Any, Literal
 
 from pydantic import Field
 
 from optimizer.documents import OutputDocument, is_none
+from optimizer.features.disaggregation.uses import SizedWay
 from optimizer.money import CENTS, cost_unit, in_cost_unit
+from optimizer.plan import Plan
 from optimizer.plan.document import Warned
 from optimizer.plan.tabular import data_frame
 from optimizer.printed import Printed
@@ -66,6 +69,44 @@ class SweepBinding(OutputDocument):
     """Number of servers that the limit prevents from using a cheaper candidate."""
 
 
+class RoleCosts(OutputDocument):
+    """Costs of both ways to serve a server that can have prefill and decode pools, regardless of limits."""
+
+    server: str
+    """Name of the server."""
+    aggregated_cents_per_h: float | None = None
+    """Cost of replicas that do both [cents/h]; null if they cannot meet the targets."""
+    disaggregated_cents_per_h: float | None = None
+    """Cost of prefill and decode pools [cents/h]; null if they cannot meet the targets."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Cost of pools divided by that of replicas that do both; 0 or infinite if only one way is possible.
+
+        None if neither is.
+        """
+        one, two = self.aggregated_cents_per_h, self.disaggregated_cents_per_h
+        if one is None:
+            return None if two is None else 0.0
+        return inf if two is None else two / one if one else 1.0
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> "tuple[RoleCosts, ...]":
+        """Return the costs that a plan states."""
+        return tuple(
+            cls(
+                server=name,
+                aggregated_cents_per_h=_cost_of(use.aggregated_alternative),
+                disaggregated_cents_per_h=_cost_of(use.disaggregated_alternative),
+            )
+            for name, use in plan.disaggregation.items()
+        )
+
+
+def _cost_of(way: SizedWay | None) -> float | None:
+    return None if way is None else way.cost_cents_per_h
+
+
 class SweepPoint(OutputDocument):
     """The plan at one combination of parameter values."""
 
@@ -97,6 +138,8 @@ class SweepPoint(OutputDocument):
     """Limits that prevent the service of servers, or the use of cheaper candidates."""
     levels: tuple[float, ...] = Field(strict=False)
     """Value of each lexicographic objective, in order."""
+    disaggregation: tuple[RoleCosts, ...] = Field((), exclude_if=not_, strict=False)
+    """Costs of servers that can have prefill and decode pools; absent if there are none."""
 
 
 class SafeFleet(OutputDocument):
@@ -147,6 +190,13 @@ class Sweep(Printed, Warned):
     """Cost of meeting all targets on sampled days; absent if not requested."""
     currency: str | None = Field(None, exclude_if=is_none)
     """Currency of the system's prices; absent if prices state none."""
+
+    @property
+    def servers_with_roles(self) -> list[tuple[int, str]]:
+        """Servers whose ratio of `RoleCosts` differs between the points, with their places in the points."""
+        costs = zip(*(point.disaggregation for point in self.points), strict=True)
+        mine = [(place, some) for place, some in enumerate(costs) if len({one.ratio for one in some}) > 1]
+        return [(place, some[0].server) for place, some in mine]
 
     @property
     def requires_reserve(self) -> bool:

@@ -1,5 +1,8 @@
 """Figure of a sweep: curves over one parameter, a map over two, or the cost of safety over sampled days."""
 
+from collections.abc import Callable, Iterator
+from math import inf, log
+
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import limit_label
 from optimizer.money import cost_unit, in_cost_unit
@@ -10,6 +13,8 @@ from optimizer.studies.sweep.sweep_document import Axis, SampledDays, Sweep, Swe
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
 """Maximum numbers of columns and rows of a map; larger maps are thinned evenly."""
+LARGE_RATIO = 3.0
+"""Ratio of two costs, or its inverse, from which a cell has the full colour."""
 LARGE_COST = 10_000
 """Cost from which a map shows no decimals."""
 
@@ -21,11 +26,13 @@ def sweep_figure(sweep: Sweep) -> Figure:
     if len(sweep.axes) == 1:
         panels += _curves(sweep)
     elif len(sweep.axes) == 2:
-        panels.append(_map(sweep))
+        panels += [_map(sweep), *_role_maps(sweep)]
         note = (
             "first line of a cell: cost; second line, below 100 %: smallest served share of a priority; "
             "colour: the accelerator type that keeps most servers from service, or from a cheaper candidate"
         )
+        if len(panels) > 1:
+            note += "; pools: blue where prefill and decode pools cost less than replicas that do both"
     elif sweep.axes:
         note = "A picture shows one or two parameters; the table and the JSON have all."
     if sweep.days is not None:
@@ -89,22 +96,46 @@ def _held(point: SweepPoint, limit: str, item: str) -> int:
 
 
 def _map(sweep: Sweep) -> GridPanel:
-    """Return the map of plans over two parameters: the first in columns, the second in rows."""
-    columns, rows = (
-        _thinned(axis.values, most) for axis, most in zip(sweep.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
-    )
-    by_values = {point.values: point for point in sweep.points}
+    """Return the map of the plans' costs over two parameters."""
     type_names = tuple(item.type for item in sweep.points[0].units)
     costs = [in_cost_unit(point.total_cost_cents_per_h, sweep.currency) for point in sweep.points]
     decimals = 2 if max(costs) < LARGE_COST and any(cost % 1 for cost in costs) else 0
     across, down = (axis_label(axis, sweep.currency) for axis in sweep.axes)
+    title = f"Cost [{cost_unit(sweep.currency)}]; {across} across, {down} down"
+    return _grid(sweep, title, lambda point: _cell(point, sweep.currency, decimals), type_names)
+
+
+def _grid(
+    sweep: Sweep, title: str, cell_of: Callable[[SweepPoint], Cell], groups: tuple[str, ...] = ()
+) -> GridPanel:
+    """Return a map over two parameters: the first in columns, the second in rows."""
+    columns, rows = (
+        _thinned(axis.values, most) for axis, most in zip(sweep.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
+    )
+    by_values = {point.values: point for point in sweep.points}
     return GridPanel(
-        title=f"Cost [{cost_unit(sweep.currency)}]; {across} across, {down} down",
+        title=title,
         columns=tuple(precise(sweep.axes[0].value_in(x, sweep.currency)) for x in columns),
         rows=tuple(precise(sweep.axes[1].value_in(y, sweep.currency)) for y in rows),
-        cells=tuple(tuple(_cell(by_values[x, y], sweep.currency, decimals) for x in columns) for y in rows),
-        groups=type_names,
+        cells=tuple(tuple(cell_of(by_values[x, y]) for x in columns) for y in rows),
+        groups=groups,
     )
+
+
+def _role_maps(sweep: Sweep) -> Iterator[GridPanel]:
+    """Yield a map of the costs of pools divided by those of replicas that do both, for each server."""
+    for place, server in sweep.servers_with_roles:
+        title = f"{server}: cost of prefill and decode pools / of replicas that do both"
+        yield _grid(sweep, title, lambda point, place=place: _ratio_cell(point, place))  # type: ignore[misc]
+
+
+def _ratio_cell(point: SweepPoint, place: int) -> Cell:
+    ratio = point.disaggregation[place].ratio
+    if ratio is None:
+        return Cell(text="")
+    if ratio in {0.0, inf}:
+        return Cell(text="no pools" if ratio else "only pools", level=1.0 if ratio else -1.0)
+    return Cell(text=f"{ratio:.2f}", level=max(-1.0, min(log(ratio) / log(LARGE_RATIO), 1.0)))
 
 
 def _cell(point: SweepPoint, currency: str | None, decimals: int) -> Cell:
