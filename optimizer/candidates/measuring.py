@@ -12,9 +12,9 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ClassRows, ServerRows, rows_of
 from optimizer.candidates.pairs import Pairs, chunks, replicas_of
 from optimizer.queueing.continuous.latencies import Latencies
-from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
+from optimizer.queueing.continuous.model import ContinuousPerformance
 from optimizer.queueing.measures import TargetMeasure
-from optimizer.queueing.performance import Performance
+from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.shapes import shape_number
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import DELAYED
@@ -50,23 +50,14 @@ class ShapedReplica:
 
     @classmethod
     def of_row(
-        cls,
-        queues: ContinuousQueues,
-        rate_rps: FloatArray,
-        continuous_performance: ContinuousPerformance,
-        row: int,
-    ) -> Self:
-        """Describe one row of a queue model and its performance."""
-        replica = queues.replicas.take(np.array([row]))
-        rows = replica.rows
-        held = np.where(rows.weight > 0, rows.computed + rows.stored + rows.answer, 0.0)
-        return cls(
-            continuous_performance.latencies.take(np.array([row])),
-            float(rate_rps[row] / queues.stable_rate_rps[row]),
-            bool(rows.varies[0]),
-            bool(replica.mixes_long[0]),
-            float(held.max() / replica.free_tokens[0]),
-        )
+        cls, queues: QueueModel, rate_rps: FloatArray, performance: Performance, row: int
+    ) -> Self | None:
+        """Describe one row of a queue model and its performance; None if it does not know shapes."""
+        mix = queues.mix_of(row)
+        if mix is None or not isinstance(performance, ContinuousPerformance):
+            return None
+        load = float(rate_rps[row] / queues.stable_rate_rps[row])
+        return cls(performance.latencies.take(np.array([row])), load, *mix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +93,9 @@ def measure_pairs(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) -> R
         if not arrays.servers.is_queue[some.server[0]]:
             # Clients see the latency of the replica plus that of the network.
             measured[:, rows] = server_rows.targets.figures(of_rows) + server_rows.delays
-        if (
-            arrays.servers.shapes is not None
-            and isinstance(server_rows.queues, ContinuousQueues)
-            and isinstance(of_rows, ContinuousPerformance)
-        ):
-            for i in range(len(rows)):
-                shaped[int(rows[i])] = ShapedReplica.of_row(server_rows.queues, rate_rps[rows], of_rows, i)
+        for i in range(len(rows)) if arrays.servers.shapes is not None else ():
+            one = ShapedReplica.of_row(server_rows.queues, rate_rps[rows], of_rows, i)
+            shaped |= {} if one is None else {int(rows[i]): one}
         performance = server_rows.mean(of_rows)
         for name, figures in performance.own.items():
             own[name][rows] = figures
@@ -157,7 +144,7 @@ def measure_members(arrays: SystemArrays, pairs: Pairs, rate_rps: FloatArray) ->
             means["ttft_ms"] += float(classes.delay_ms[q])
             means["wait_p95_ms"] = float(late[q])
             shaped, queues = None, classes.queues.queues
-            if arrays.servers.shapes is not None and isinstance(queues, ContinuousQueues):
+            if arrays.servers.shapes is not None:
                 shaped = ShapedReplica.of_row(queues, rate_rps[rows][classes.pair], performance, q)
             own = figures[:, q], limits[:, q], float(classes.delay_ms[q]), shaped
             yield MemberMetrics(int(rows[pair]), member, means, *own)

@@ -191,6 +191,16 @@ class QueueModel(RowArrays, ABC):
             variability: coefficients of variation.
         """
 
+    def mix_of(self, row: int) -> tuple[bool, bool, float] | None:  # noqa: ARG002  used by models of shapes
+        """Return what makes predictions for the requests of a row uncertain.
+
+        Returns:
+            Whether the requests differ, whether some of their prompts can exceed the token budget beside
+            decodes, and the fraction of the KV cache that the longest shape holds at its end; None if the
+            latencies of shapes are not known.
+        """
+        return None
+
     @property
     @abstractmethod
     def law_type(self) -> type[Law]:

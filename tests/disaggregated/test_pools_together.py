@@ -182,7 +182,14 @@ def test_shapes_and_prefixes_are_planned(name: str) -> None:
     system = load_system(source)
     plan = solve(system)
     assert verify(plan, system) == []
-    for pool in simulate_pools(system, plan, Effort(2 * SHORT)).pools:
+    decode, prefill = simulate_pools(system, plan, Effort(2 * SHORT)).pools
+    for shape in prefill.shapes:
+        parts = [
+            one for (pool,) in plan.allocations.values() for one in pool.shapes if one.name == shape.name
+        ]
+        assert shape.ttft is not None
+        assert sum(one.ttft_ms for one in parts) == pytest.approx(shape.ttft.mean.value, rel=0.1)
+    for pool in (decode, prefill):
         for check in pool.targets:
             assert check.predicted == pytest.approx(check.simulated.value, rel=0.15)
             assert check.simulated.value <= 1.1 * check.limit

@@ -115,6 +115,14 @@ class ContinuousQueues(QueueModel):
             largest[rows] = scheduler.largest_rate(replicas.take(rows))
         return cls(replicas, whole, limits.max_queue, limits.max_batch, largest)
 
+    def mix_of(self, row: int) -> tuple[bool, bool, float]:
+        """Return what makes predictions for the requests of a row uncertain, as `QueueModel.mix_of`."""
+        replica = self.replicas.take(np.array([row]))
+        rows = replica.rows
+        held = np.where(rows.weight > 0, rows.computed + rows.stored + rows.answer, 0.0)
+        share = float(held.max() / replica.free_tokens[0])
+        return bool(rows.varies[0]), bool(replica.mixes_long[0]), share
+
     @property
     def least_rate_rps(self) -> FloatArray:
         """Lowest rate at which sizing searches [requests/s], shape (R,)."""

@@ -104,6 +104,10 @@ class PrefillQueues(QueueModel):
         """Maximum stable rate [requests/s], shape (R,)."""
         return (1 - STABILITY_MARGIN) * self.largest_rate * MS_PER_S
 
+    def mix_of(self, row: int) -> tuple[bool, bool, float]:
+        """Return that no mix is uncertain: prompts have no decodes beside them, and memory is counted."""
+        return bool(self.rows.take(np.array([row])).varies[0]), False, 0.0
+
     def with_bandwidth(self, gbps: FloatArray) -> Self:
         """Return the replicas with links of other bandwidths [GB/s], shape (R,)."""
         return replace(self, handover=replace(self.handover, bandwidth=gbps)).with_largest_rate()
