@@ -53,6 +53,8 @@ class MeasuredPoint(Document):
     """Maximum number of requests that the client keeps in flight; absent if unlimited."""
     burst: Count = Field(0, exclude_if=not_)
     """Number of requests sent at once at the start."""
+    cached_share: Quantity = Field(0.0, exclude_if=not_)
+    """Share of the tokens of each prompt that a prefix cache held."""
     think_ms: Quantity = Field(0.0, exclude_if=not_)
     """Think time of a user between requests [ms]."""
     fitted: bool = True

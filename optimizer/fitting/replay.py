@@ -134,6 +134,7 @@ class BenchmarkReplay:
         sample = replace(
             requests,
             in_tokens=requests.in_tokens[:few],
+            cached_tokens=None if requests.cached_tokens is None else requests.cached_tokens[:few],
             out_tokens=requests.out_tokens[:few],
             think_ms=np.zeros(few),
         )
@@ -149,8 +150,11 @@ def _requests(run: BenchmarkRun, count: int, seed: np.random.SeedSequence) -> Re
     """Draw the random lengths and arrival times of a run's requests."""
     arrivals, prompts, answers = seed.spawn(3)
     users = run.max_in_flight if run.arrivals is Arrivals.CLOSED else None
+    in_tokens = run.prompts.lengths(least=1).draw(count, np.random.default_rng(prompts))
+    cached = np.minimum(np.rint(run.cached_share * in_tokens).astype(np.int64), in_tokens - 1)
     return Requests(
-        in_tokens=run.prompts.lengths(least=1).draw(count, np.random.default_rng(prompts)),
+        in_tokens=in_tokens,
+        cached_tokens=cached if run.cached_share else None,
         out_tokens=run.answers.lengths(least=1).draw(count, np.random.default_rng(answers)),
         arrival_ms=None if users else _arrivals_ms(run, count, np.random.default_rng(arrivals)),
         think_ms=np.zeros(count) if users else None,

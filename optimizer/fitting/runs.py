@@ -103,6 +103,8 @@ class BenchmarkRun:
     """Number of requests sent at once at the start, before the client sends at its rate."""
     arrival_cv: float | None = None
     """Coefficient of variation of the interarrival times; None for that of `arrivals`."""
+    cached_share: float = 0.0
+    """Share of the tokens of each prompt that a prefix cache holds; its last token is always computed."""
     think_ms: float = 0.0
     """Think time of a user of a closed loop between requests [ms]."""
     measured: RunMeasurements = NOTHING

@@ -43,8 +43,11 @@ def verdict(profile: FittedProfile) -> str:
         good = f"Usable for planning{up_to} with a headroom of {max(worst, GOOD_ERROR):.0%}"
     else:
         good = f"Good for planning{up_to}"
-    itl, ttft = (f"{max(math.ceil(100 * error), 1)}%" for error in (errors.itl, errors.ttft))
-    accuracy = f"ITL within {itl} and TTFT within {ttft} of {of} runs"
+    named = {"ITL": errors.itl, "TTFT": errors.ttft}
+    if not any(point.itl_ms for point in profile.points):
+        good, named = good.replace("planning", "planning prefill replicas"), {"TTFT": errors.ttft}
+    within = (f"{name} within {max(math.ceil(100 * error), 1)}%" for name, error in named.items())
+    accuracy = f"{' and '.join(within)} of {of} runs"
     contradicted = f"; {fit.spoiled_by}" if fit.spoiled_by else ""
     return f"{good}; {accuracy}{contradicted}; {_identified(profile)}."
 
@@ -89,10 +92,10 @@ def _errors(profile: FittedProfile) -> Section:
     columns = (
         name("runs of", lambda row: row[0]),
         Column("runs", lambda row: row[1].runs, form="d", rank=2),
-        Column("TTFT", lambda row: row[1].ttft, form=".1%"),
-        Column("ITL", lambda row: row[1].itl, form=".1%"),
-        Column("median TTFT", lambda row: row[1].ttft_median, form=".1%", rank=1),
-        Column("median ITL", lambda row: row[1].itl_median, form=".1%", rank=1),
+        Column("TTFT", lambda row: row[1].ttft or None, form=".1%"),
+        Column("ITL", lambda row: row[1].itl or None, form=".1%"),
+        Column("median TTFT", lambda row: row[1].ttft_median or None, form=".1%", rank=1),
+        Column("median ITL", lambda row: row[1].itl_median or None, form=".1%", rank=1),
     )
     return table("Errors", columns, rows)
 

@@ -93,5 +93,5 @@ class Provenance(Document):
             f"measured ({origin or self.source}), {counted(self.runs, 'run')} of "
             f"{precise(self.domain.in_tokens[0])}-{precise(self.domain.in_tokens[1])} tokens in, "
             f"{precise(self.domain.out_tokens[0])}-{precise(self.domain.out_tokens[1])} out; "
-            f"errors TTFT {self.errors.ttft:.1%}, ITL {self.errors.itl:.1%}"
+            f"errors TTFT {self.errors.ttft:.1%}{f', ITL {self.errors.itl:.1%}' if self.errors.itl else ''}"
         )

@@ -13,7 +13,7 @@ from optimizer.simulation.lengths import LengthDistribution
 REQUIRED = ("in_tokens", "out_tokens")
 RUN_COLUMNS = (
     *REQUIRED, "in_tokens_cv", "out_tokens_cv", "lengths", "arrivals", "rate_rps", "duration_s", "requests",
-    "max_in_flight", "burst",
+    "max_in_flight", "burst", "cached_share",
 )  # fmt: skip
 MEASURED_COLUMNS = RunMeasurements._fields
 COLUMNS = (*RUN_COLUMNS, *MEASURED_COLUMNS, "source")
@@ -62,9 +62,12 @@ def _run(row: Mapping[str, str], place: str) -> BenchmarkRun:
         requests=_count(row, "requests", place),
         max_in_flight=_count(row, "max_in_flight", place),
         burst=_count(row, "burst", place) or 0,
+        cached_share=_number(row, "cached_share", place, least=0.0) or 0.0,
         measured=RunMeasurements(*(_number(row, name, place) for name in MEASURED_COLUMNS)),
         source=row.get("source") or place,
     )
+    if run.cached_share > 1 or (run.cached_share and run.is_steady):
+        raise FitError(f"{place}: cached_share must be 0 to 1, of a run with duration_s or requests")
     if arrivals is Arrivals.CLOSED and run.max_in_flight is None:
         raise FitError(f"{place}: arrivals 'closed' need max_in_flight, the number of requests in flight")
     if arrivals is Arrivals.CLOSED and run.rate_rps is not None:
