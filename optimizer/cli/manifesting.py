@@ -32,6 +32,7 @@ from optimizer.render.manifests import (
     manifests_text,
     node_comment,
     variants,
+    with_unused_roles,
 )
 from optimizer.schema.yaml_format import yaml_text
 from optimizer.spec.system import System, load_system
@@ -144,6 +145,7 @@ def _text(options: ManifestOptions, plan: Plan, system: System | None) -> str:
         return yaml_text(starting_table(system).model_dump(by_alias=True))
     if options.deployments:
         assert system is not None
+        system = with_unused_roles(system)
         writer = Deployments(
             system, table, options.namespace, options.container, replicas=not options.no_replicas
         )

@@ -10,7 +10,7 @@ from optimizer.arrays import grouped
 from optimizer.documents import OutputDocument, OutputShare, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.features.caches.uses import CacheUse
-from optimizer.features.disaggregation.streams import with_role_allocations
+from optimizer.features.disaggregation.streams import ROLES, pool_name, with_role_allocations
 from optimizer.features.disaggregation.uses import ROLE_NOTE, RoleUse
 from optimizer.features.external.uses import Rented
 from optimizer.features.length_pools.uses import LengthUse
@@ -427,8 +427,7 @@ class Plan(Printed, Warned):
         """Annotations of Kubernetes workloads, by planned server: the shapes or the role of its pools."""
         by_length = (use.pools for use in self.length_pools.values() if len(use.pools) > 1)
         notes = {pool.server: pool.notes for pools in by_length for pool in pools}
-        by_role = (pool for use in self.disaggregation.values() for pool in use.pools)
-        return notes | {pool.server: {ROLE_NOTE: pool.role} for pool in by_role}
+        return notes | {pool_name(s, role): {ROLE_NOTE: role} for s in self.disaggregation for role in ROLES}
 
     def planned_in(self, system: System) -> System:
         """Return the system with only the pools by length of the plan."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from optimizer.arrays import sorted_by_key
+from optimizer.features.disaggregation.streams import wholes_with_roles, with_role_names
 from optimizer.features.nodes.uses import node_types_of
 from optimizer.features.shared_cards.uses import SharedPool
 from optimizer.kinds.kind import EngineSettings
@@ -93,7 +95,7 @@ def variants(
         elsewhere: settings on accelerators that the plan does not use.
     """
     by_pair: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
-    system = None if system is None else plan.planned_in(system)
+    system = None if system is None else with_unused_roles(plan.planned_in(system))
     if system is not None:
         by_pair |= {pair: (0, elsewhere.get(pair, NO_SETTINGS)) for pair in workload_pairs(system)}
     rows = placements_of(plan)
@@ -114,6 +116,12 @@ def variants(
         for key in sorted(by_pair)
     ]  # fmt: skip
     return (*own, *(_on_cards(row, names[row.spot]) for row in shared))
+
+
+def with_unused_roles(system: System) -> System:
+    """Return the system of a plan with the servers that other plans would have: pools by role, or none."""
+    named = {**with_role_names(wholes_with_roles(system.servers)), **system.servers}
+    return system if named.keys() == system.servers.keys() else system.with_pool_servers(sorted_by_key(named))
 
 
 def workload_pairs(system: System) -> list[tuple[str, str]]:

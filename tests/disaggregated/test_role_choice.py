@@ -20,7 +20,7 @@ from optimizer.features.disaggregation.uses import TtftParts
 from optimizer.features.hourly import check_hours
 from optimizer.kinds.replicas import LatencyFigures
 from optimizer.render.deployments import Deployments, starting_table
-from optimizer.render.manifests import variants
+from optimizer.render.manifests import variants, with_unused_roles
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.current import current_service
@@ -329,9 +329,11 @@ def test_a_role_needs_pools_by_role() -> None:
 def test_each_pool_has_a_deployment_and_a_simulation() -> None:
     system = load_system(document())
     plan = solve(system)
-    found, chosen = variants(plan, system), plan.planned_in(system)
-    assert {each.server for each in found} == {"s (prefill)", "s (decode)"}
-    for each in found:
+    found, chosen = variants(plan, system), with_unused_roles(plan.planned_in(system))
+    assert {(each.server, bool(each.replicas)) for each in found} == {
+        ("s", False), ("s (prefill)", True), ("s (decode)", True),
+    }  # fmt: skip
+    for each in (each for each in found if each.replicas):
         written = Deployments(chosen, starting_table(system), "serving", "vllm").of(each)
         (container,) = written["spec"]["template"]["spec"]["containers"]
         role = written["spec"]["template"]["metadata"]["labels"]["llm-d.ai/role"]

@@ -104,7 +104,7 @@ def both_pools(system: System, plan: Plan, pool: RolePool) -> BothPools:
     bandwidth = bandwidth_gbps(*(system.accelerators[each.accelerator] for each in (prefill, decode)))
     if not bandwidth:
         raise SpecError(
-            f"allocations.{pool_name(server, 'prefill')}: no link from {prefill.accelerator!r} to "
+            f"allocations.{pool_name(server.name, 'prefill')}: no link from {prefill.accelerator!r} to "
             f"{decode.accelerator!r}; solve again"
         )
     load = server.current.load
@@ -146,7 +146,7 @@ def _pool_of(plan: Plan, server: Server, role: Role) -> Pool:
     Raises:
         SpecError: there is none, or there are several.
     """
-    name = pool_name(server, role)
+    name = pool_name(server.name, role)
     pools = plan.allocations.get(name, ())
     if len(pools) != 1:
         raise SpecError(f"allocations.{name}: must have one accelerator, not {len(pools)}; solve again")

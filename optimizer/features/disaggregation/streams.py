@@ -137,7 +137,7 @@ def with_roles(servers: Mapping[str, Server], choices: Mapping[str, Choice]) -> 
 
 def name_in_plans(server: Server) -> str:
     """Return the name of a planned server in plans, which does not depend on the share of the TTFT target."""
-    return pool_name(server.whole, server.role) if isinstance(server, RolePool) else server.name
+    return pool_name(server.whole.name, server.role) if isinstance(server, RolePool) else server.name
 
 
 def with_role_names(servers: Mapping[str, Server]) -> Mapping[str, Server]:
@@ -160,12 +160,12 @@ def role_names(server: Server) -> tuple[str, ...]:
     """Return the names in plans of a document's server and of its possible pools; empty without pools."""
     if server.disaggregation is None or isinstance(server, RolePool):
         return ()
-    return server.name, *(pool_name(server, role) for role in ROLES)
+    return server.name, *(pool_name(server.name, role) for role in ROLES)
 
 
-def pool_name(server: Server, role: Role) -> str:
-    """Return the name in plans of the prefill or decode pool of a document's server."""
-    return f"{server.name} ({role})"
+def pool_name(server: str, role: Role) -> str:
+    """Return the name in plans of the prefill or decode pool of a document's server, given its name."""
+    return f"{server} ({role})"
 
 
 def possible_roles(server: Server, choice: Choice | None = None) -> Iterator[RolePool]:
@@ -232,7 +232,7 @@ def with_role_allocations(server: Server, allocations: Mapping[str, AllocationDa
     pools = tuple(
         pool.model_copy(update={"serving_role": role})
         for role in (None, *ROLES)
-        for pool in _pools_of(allocations.get(pool_name(server, role) if role else server.name))
+        for pool in _pools_of(allocations.get(pool_name(server.name, role) if role else server.name))
     )
     allocation = AllocationData.model_construct(pools=pools, load=server.current.load)
     return server.model_copy(update={field: allocation})
