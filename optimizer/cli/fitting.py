@@ -18,7 +18,6 @@ from optimizer.render.progress import telling, working
 from optimizer.schema.samples import PREFIX
 from optimizer.spec.writing import check_suffix, write_document, write_text
 from optimizer.timing.engine import SchedulerName
-from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS
 
 FORMATS = (
     "GuideLLM (JSON, YAML, CSV), vllm bench serve, SGLang, TensorRT-LLM (benchmark_serving and "
@@ -56,8 +55,8 @@ class FitFlags(RunFlags):
     """Number of tokens that fit in the KV cache (no limit)."""
     max_seqs: _Count = Field(None, ge=1)
     """Maximum requests in one iteration (no limit)."""
-    max_num_tokens: Annotated[int, Flag("TOKENS")] = Field(DEFAULT_MAX_NUM_TOKENS, ge=1)
-    """Maximum tokens in one iteration (8192)."""
+    max_num_tokens: _Tokens = Field(None, ge=1)
+    """Maximum tokens in one iteration (8192, or no limit if the runs show that)."""
     scheduler: SchedulerName = "chunked"
     """Scheduling of prefill: chunked or prefill-first (chunked)."""
     max_in_flight: _Count = Field(None, ge=1)

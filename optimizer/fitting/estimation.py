@@ -13,6 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.errors import AnalysisError, FitError
+from optimizer.fitting.options import ALL_TOKENS
 from optimizer.fitting.priors import Prior
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics, with_fewer_requests
 from optimizer.fitting.runs import BenchmarkRun
@@ -50,8 +51,8 @@ INERT = 0.1
 """Change of all residuals together, by one standard deviation of the prior, below which the derivatives of a
 parameter are not updated.
 """
-PROBABLY = 0.5
-"""Posterior probability of 0 from which a term is set to 0."""
+USUAL = np.log(99.0)
+"""Logarithm of the prior odds that an engine has the usual limit on the tokens of an iteration."""
 PRIOR_DEGREES = 3.0
 """Degrees of freedom of the prior of the noise: the weight of `NOISE` against the residuals."""
 LEVEL = 0.95
@@ -101,6 +102,11 @@ class FitProblem:
         """Create the problem: draw the requests of all runs."""
         replays = tuple(BenchmarkReplay.of(run, limits, SMOOTH_REQUESTS) for run in runs)
         return cls(replays, residual_rows(runs))
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Maximum number of tokens in an iteration."""
+        return self.replays[0].limits.max_num_tokens
 
     def noisier(self, factor: float) -> "FitProblem":
         """Return the problem with the noise multiplied by a factor."""
@@ -190,6 +196,12 @@ class Posterior:
         return robust_weights(self.residuals, ROBUST)
 
     @property
+    def loss(self) -> float:
+        """Negative logarithm of the density of the posterior, but for a constant."""
+        both = (self.residuals, ROBUST), (self.x, ROBUST_PRIOR)
+        return sum(float((scale**2 * (np.hypot(1, r / scale) - 1)).sum()) for r, scale in both)
+
+    @property
     def degrees(self) -> float:
         """Degrees of freedom of the noise."""
         return PRIOR_DEGREES + max(len(self.residuals) - len(self.x), 0)
@@ -254,36 +266,56 @@ def robust_weights(residuals: FloatArray, threshold: float) -> FloatArray:
 
 
 def most_probable(
-    problem: FitProblem, prior: Prior, begin: Iterable[tuple[FloatArray, BoolArray]], progress: Progress
+    problem: FitProblem,
+    prior: Prior,
+    begin: Iterable[tuple[FloatArray, BoolArray]],
+    progress: Progress,
+    *,
+    free_tokens: bool = False,
 ) -> tuple[Posterior, FitProblem]:
     """Return the posterior around its maximum, searched from several points, and the problem with its noise.
 
-    Terms that are probably 0 are set to 0, and the others are searched again. The metrics jump where the
-    client's delays become 0, because the next prompt then joins the next iteration: the last search is
-    without these delays.
+    The metrics jump where the client's delays become 0, because the next prompt then joins the next
+    iteration: some starting points are without these delays.
+
+    Args:
+        problem: the runs, with the usual limit on the tokens of an iteration if it is not known.
+        prior: prior of the parameters.
+        begin: starting points, and the terms that are 0.
+        progress: called with progress messages.
+        free_tokens: whether the runs decide if there is a limit on the tokens of an iteration.
 
     Raises:
         FitError: no starting point gives positive times.
     """
-    best, zero = _best_start(problem.shortened(), prior, begin, progress)
-    problem = problem.with_noise_of_draws(prior.law(best))
-    best, _ = _search(problem, prior, best, MAX_JACOBIANS, zero)
-    progress("terms that may be 0")
-    zero = zero | (posterior_at(problem, prior, best).mass_at_zero() >= PROBABLY)
-    if zero.any():
-        best, _ = _search(problem, prior, best, FIRST_JACOBIANS, zero)
-    return posterior_at(problem, prior, best), problem
+    nearest = _best_starts(problem.shortened(), prior, begin, progress)
+    problem = problem.with_noise_of_draws(prior.law(nearest[0][0]))
+    found = [_search(problem, prior, start, MAX_JACOBIANS, zero) for start, zero in nearest]
+    best = posterior_at(problem, prior, min(found, key=lambda one: one[1])[0])
+    return _without_token_limit(problem, best, progress) if free_tokens else (best, problem)
 
 
-def _best_start(
+def _without_token_limit(
+    problem: FitProblem, best: Posterior, progress: Progress
+) -> tuple[Posterior, FitProblem]:
+    """Return the posterior and the problem without a limit on tokens if the runs contradict it."""
+    free = [replace(one, limits=one.limits._replace(max_num_tokens=ALL_TOKENS)) for one in problem.replays]
+    other = replace(problem, replays=tuple(free))
+    progress("without a limit on the tokens of an iteration")
+    x, _ = _search(other, best.prior, best.x, MAX_JACOBIANS, best.x <= best.prior.lowest)
+    found = posterior_at(other, best.prior, x)
+    return (found, other) if found.loss < best.loss - USUAL else (best, problem)
+
+
+def _best_starts(
     problem: FitProblem, prior: Prior, begin: Iterable[tuple[FloatArray, BoolArray]], progress: Progress
-) -> tuple[FloatArray, BoolArray]:
-    """Return the point with the least loss near one of several points, and the mask of its terms that are 0.
+) -> list[tuple[FloatArray, BoolArray]]:
+    """Return two points with little loss near some of several points, and their terms that are 0.
 
     All points are searched with more noise, and the nearest ones again with the noise as it is.
     """
     nearest = list(begin)
-    for factor, count in ((HEAT, NEAREST), (1.0, 1)):
+    for factor, count in ((HEAT, NEAREST), (1.0, 2)):
         tried, noisy = [], problem.noisier(factor)
         for number, (start, zero) in enumerate(nearest, start=1):
             try:
@@ -296,7 +328,7 @@ def _best_start(
         if not tried:
             raise FitError("no start values give positive times; check that the measured times are in ms")
         nearest = [(x, zero) for _, _, x, zero in sorted(tried, key=lambda one: one[:2])[:count]]
-    return nearest[0]
+    return nearest
 
 
 def posterior_at(problem: FitProblem, prior: Prior, x: FloatArray) -> Posterior:

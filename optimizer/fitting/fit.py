@@ -1,6 +1,7 @@
 """Fits a model profile to benchmark reports."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,16 @@ def fit(
     crowded = check_capacity(kept, options.settings.kv_capacity_tokens)
     cards = options.key.cards or cards_of(benchmarks)
     prior = prior_of(model, options.key, cards, kept, options.terms)
-    problem = FitProblem.of(kept, limits := options.settings.limits())
-    best, problem = most_probable(problem, prior, starts(prior, kept), progress)
-    replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
+    problem, free = FitProblem.of(kept, options.settings.limits()), options.settings.max_num_tokens is None
+    best, problem = most_probable(problem, prior, starts(prior, kept), progress, free_tokens=free)
+    settings = replace(options.settings, max_num_tokens=problem.max_num_tokens)
+    replays = [BenchmarkReplay.of(run, settings.limits(), MANY_REQUESTS) for run in (*kept, *held_out)]
     replayed = list(zip((*kept, *held_out), simulate_all(replays, [best.law])[0], strict=True))
     warnings = [*repeated, *remarks, *cost_of_assumed_lengths(best, problem, kept), *words_of(best, kept)]
-    warnings += [*shape_warnings(kept), *options.settings.notes()]
+    warnings += [*shape_warnings(kept), *options.settings.notes(problem.max_num_tokens)]
     warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     warnings += _unusable_notes(len(runs) - len(usable))
-    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
-    broken = below_bounds(best, model, options.key, cards, accepted)
+    broken = below_bounds(best, model, options.key, cards, max(each.accepted_tokens for each in benchmarks))
     report = FitReport(
         intervals=_intervals(best),
         fitted_terms=tuple(BY_NAME[name].key for name in shown_by_runs(best)),
@@ -97,7 +98,7 @@ def fit(
         accelerator=options.key.accelerator,
         acc_count=cards,
         iteration=_perf_parms(best.law),
-        **options.settings.profile_fields(),
+        **settings.profile_fields(),
         provenance=_provenance(benchmarks, options.key.weights, engine, kept, report.errors),
         fit=report,
         points=tuple(_point(*pair, fitted=i < len(kept)) for i, pair in enumerate(replayed)),

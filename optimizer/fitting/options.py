@@ -8,6 +8,8 @@ from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.timing.engine import SchedulerName
 from optimizer.timing.iteration import DEFAULT_MAX_NUM_TOKENS
 
+ALL_TOKENS = 1 << 16
+"""Maximum number of tokens in an iteration that stands for no limit."""
 UNKNOWN = "unknown"
 """Name of a model or an accelerator that is not stated."""
 MAX_SEQS = 1 << 20
@@ -35,15 +37,17 @@ class ServerSettings:
     """KV cache capacity [tokens]; None if unknown, which is treated as unlimited."""
     max_batch_size: int | None = None
     """Maximum requests in an iteration; None or 0 if unknown, which is treated as unlimited."""
-    max_num_tokens: int = DEFAULT_MAX_NUM_TOKENS
-    """Maximum number of tokens in an iteration."""
+    max_num_tokens: int | None = None
+    """Maximum number of tokens in an iteration; None if unknown, which is treated as the usual default unless
+    the runs show that they had no such limit.
+    """
     scheduler: SchedulerName = "chunked"
 
     def limits(self) -> Limits:
         """Return the limits for the simulator."""
         return Limits(
             max_batch=self.max_batch_size or MAX_SEQS,
-            max_num_tokens=self.max_num_tokens,
+            max_num_tokens=self.max_num_tokens or DEFAULT_MAX_NUM_TOKENS,
             kv_tokens=UNLIMITED if self.kv_capacity_tokens is None else self.kv_capacity_tokens,
             prefill_first=self.scheduler == "prefill-first",
         )
@@ -52,9 +56,16 @@ class ServerSettings:
         """Return the settings as fields of a profile, in which an unknown batch limit is 0."""
         return {**asdict(self), "max_batch_size": self.max_batch_size or 0}
 
-    def notes(self) -> list[str]:
-        """Return sentences on the assumptions about missing settings."""
+    def notes(self, max_num_tokens: int) -> list[str]:
+        """Return sentences on the assumptions about missing settings, one of them the limit on tokens."""
         notes = []
+        if self.max_num_tokens is None:
+            why = (
+                "the usual default" if max_num_tokens < ALL_TOKENS else "because the runs contradict a limit"
+            )
+            notes.append(
+                f"maximum tokens of an iteration unknown (--max-num-tokens): {max_num_tokens:,}, {why}"
+            )
         if self.kv_capacity_tokens is None:
             notes.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")
         if self.max_batch_size is None:

@@ -48,15 +48,16 @@ CATALOGUE: Mapping[str, Term] = {
     "per_sequence_ms": Term(0.02, 0.015),
     "prompt_attention_ms": Term(3e-5, 4e-5, BETA),
     "weight_read_ms": Term(120.0, 120.0, BETA),
-    "per_prompt_ms": Term(0.3, 0.15),
+    "per_prompt_ms": Term(0.3, 0.2),
     OFFSET: Term(10.0, 10.0),
     "pipeline_depth": Term(0.0, 0.7),
     "front_end_lag": Term(0.0, 0.003),
     "pause_offset_ms": Term(0.0, 5.0),
     IDLE: Term(0.0, 20.0),
 }
-"""Priors without an estimate. The times per sequence and per prompt are those of a recorded sweep of twelve
-shapes (docs/fidelity.md); the terms of the client, from `client_offset_ms` on, are typical of engines.
+"""Priors without an estimate. The times per sequence and per prompt cover those of two recorded sweeps
+(docs/fidelity.md; 0.02 ms, and 0.2 and 0.6 ms) and engines without them; the terms of the client, from
+`client_offset_ms` on, are typical of engines.
 """
 SLOWER_ALONE = 1.1
 """Ratio of the TTFT of lone requests to that beside others from which an idle engine must answer later."""

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from synthetic import FULL, LIMITS, REFERENCE, SHAPES, measured, sweep
+from synthetic import FULL, REFERENCE, SHAPES, expected, measured, sweep
 
 from optimizer.errors import FitError
 from optimizer.fitting.fit import errors_of, fit
@@ -14,7 +14,6 @@ from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
-from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.simulation.law import IterationCoefficients
 
@@ -54,10 +53,11 @@ def test_reference_model_is_recovered() -> None:
 @pytest.mark.slow
 def test_per_prompt_term_is_found_only_if_present() -> None:
     options = FitOptions(settings=ServerSettings(10**7, 1024), leave_out=False)
-    runs = sweep(FULL._replace(per_prompt_ms=0.9), SHAPES, noise=0.01)
+    runs = sweep(FULL._replace(per_prompt_ms=0.9), (*SHAPES, (16, 16)), noise=0.01)
     found = fit([benchmark(runs)], options)
     assert "perPrompt" in found.fit.fitted_terms
     assert found.iteration.per_prompt_ms == pytest.approx(0.9, abs=0.3)
+    assert "perPrompt" not in fitted(FULL, 0.02).fit.fitted_terms
     assert fitted(FULL, 0.02).iteration.per_prompt_ms < 0.3
 
 
@@ -68,16 +68,15 @@ def test_prediction_errors_match_the_noise() -> None:
     assert errors.runs == 4 * len(SHAPES)
     found = IterationCoefficients(**{name: getattr(fitted(FULL, 0.02).iteration, name) for name in BY_NAME})
     true = sweep(FULL)
-    assert errors_of([(run, BenchmarkReplay.of(run, LIMITS).simulate(found)) for run in true]).itl < 0.01
+    assert errors_of([(run, expected(run, found)) for run in true]).itl < 0.01
 
 
 @pytest.mark.slow
 def test_noiseless_runs_are_predicted_nearly_exactly() -> None:
-    # The runs are one draw of their requests; what a profile predicts is the mean over several.
     exact = fitted(FULL, 0.0)
     runs = [point.run() for point in exact.points]
     law = IterationCoefficients(**{name: getattr(exact.iteration, name) for name in BY_NAME})
-    assert errors_of([(run, BenchmarkReplay.of(run, LIMITS).simulate(law)) for run in runs]).itl < 0.006
+    assert errors_of([(run, expected(run, law)) for run in runs]).itl < 0.006
 
 
 @pytest.mark.slow
@@ -110,7 +109,7 @@ def test_one_shape_fits_a_simpler_model_with_warnings() -> None:
 @pytest.mark.slow
 def test_highest_rates_are_held_out() -> None:
     options = FitOptions(hold_out=1, settings=ServerSettings(10**7, 1024), leave_out=False)
-    profile = fit([benchmark(sweep(REFERENCE, SHAPES[:2]))], options)
+    profile = fit([benchmark(sweep(FULL, SHAPES[:2]))], options)
     assert {point.rate_rps for point in profile.points if not point.fitted} == {50.0, 80.0}
     assert profile.fit.held_out is not None
     assert profile.fit.held_out.runs == 2
@@ -178,7 +177,12 @@ def test_a_law_is_never_flat_where_runs_rise() -> None:
     found = fitted_mixture(*rows)
     times = [point.predicted_itl_ms or 0.0 for point in found.points]
     assert times[0] < 0.6 * times[1] < 0.6 * times[2]
-    assert times == pytest.approx([row[3] for row in rows], rel=0.12)
+    assert times == pytest.approx([row[3] for row in rows], rel=0.02)
+    assert [point.predicted_ttft_ms for point in found.points] == pytest.approx(
+        [r[2] for r in rows], rel=0.02
+    )
+    assert found.max_num_tokens == 1 << 16
+    assert any("65,536, because the runs contradict" in text for text in found.fit.warnings)
     low, high = found.fit.intervals["expertShare"]
     assert low < 8 / 128 < high
     assert found.max_batch_size == 0
