@@ -72,3 +72,20 @@ def test_plans_with_small_memory_hold_in_simulation(capacity: int, prompts_cv: f
     for pool in simulate_pools(system, plan, Effort(3000)).pools:
         assert pool.overload is None
         assert all(check.simulated.value <= 1.1 * check.limit for check in pool.targets)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first_token", ["decode", "prefill"])
+def test_prompts_that_queue_for_slots_fill_no_prefill_replica(first_token: str) -> None:
+    """If decode replicas have little memory, too, prefill replicas hold prompts for longer."""
+    source = document("required", itl_ms=18)
+    source["models"][0]["kvCapacity"] = 6000
+    source["servers"][0]["firstToken"] = first_token
+    load = {"arrivalRate": "20/s", "avgInTokens": 2000, "avgOutTokens": 60, "inTokensCV": 0}
+    source["servers"][0]["currentAlloc"]["load"] = load
+    system = load_system(source)
+    plan = solve(system)
+    assert plan.complete
+    for pool in simulate_pools(system, plan, Effort(3000)).pools:
+        assert pool.overload is None
+        assert all(check.simulated.value <= 1.1 * check.limit for check in pool.targets)

@@ -1,7 +1,7 @@
 """Roles and handovers of servers as arrays, and the queue models of prefill and decode pools."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -14,16 +14,20 @@ from optimizer.features.disaggregation.streams import (
     handover_of,
     is_seeded,
 )
+from optimizer.kinds.fields import Load
 from optimizer.queueing.disaggregated.handover import Handover
 from optimizer.queueing.disaggregated.roles import DecodeQueues, PrefillQueues, RoleArrays
 from optimizer.queueing.performance import QueueModel
-from optimizer.schema import Server
+from optimizer.schema import ModelProfile, Server
 from optimizer.spec.system import System
+from optimizer.timing.engine import IterationTimes
 
 NO_ROLE = 0
 """Role of ordinary servers; those of `ROLES` are numbered from 1."""
 STEP = 1.5
 """Iterations of a decode replica from the end of a handover to that of the first step."""
+AMPLE = 64
+"""Mean prompts in the KV cache of a replica from which its memory hardly matters."""
 MODELS: tuple[type[QueueModel], ...] = (PrefillQueues, DecodeQueues)
 """Queue models of `ROLES`, in the same order."""
 
@@ -98,12 +102,13 @@ def role_table(system: System) -> RoleTable | None:
     for s, pool in pools.items():
         role[s] = ROLES.index(pool.role) + 1
         seeded[s] = is_seeded(pool)
-        after_ms[s] = _after_ms(system, pool)
         for a, item in enumerate(accelerators):
             profile = system.profiles.get((pool.model, item.name))
             kv_bytes[s, a] = (profile.kv_bytes_per_token or 0.0) if profile else 0.0
         used = [pool.accelerators is None or item.name in pool.accelerators for item in accelerators]
         least = np.where(used & (links > 0), links, np.inf).min(axis=1)
+        receives = np.array(used) & (links > 0).any(axis=0)
+        after_ms[s] = _after_ms(system, pool, [accelerators[a].name for a in np.flatnonzero(receives)])
         bandwidth[s] = np.where(np.isfinite(least), least, 0.0)
     handover = handover_of(system.options)
     return RoleTable(
@@ -118,17 +123,39 @@ def role_table(system: System) -> RoleTable | None:
     )
 
 
-def _after_ms(system: System, pool: RolePool) -> float:
-    """Return the time from a handover to the end of the first step that the targets allow; 0 without targets.
+def _after_ms(system: System, pool: RolePool, receivers: Sequence[str]) -> float:
+    """Return the mean time from a handover to the end of the first step that the targets allow [ms].
 
-    A step ends after one and a half iterations.
+    A step ends after one and a half iterations, unless requests queue for slots of decode replicas. It is 0
+    without targets.
     """
-    target = system.target_of(pool.whole)
+    target, load = system.target_of(pool.whole), pool.whole.current.load
     if target is None:
         return 0.0
-    itl_ms = [target.itl_ms, 1000 / target.user_tps if target.user_tps else 0.0]
-    limits = [pool.decode_share * target.ttft_ms, *(STEP * limit for limit in itl_ms)]
-    return min((limit for limit in limits if limit > 0), default=0.0)
+    itl_ms = min([x for x in (target.itl_ms, target.user_tps and 1000 / target.user_tps) if x] or [np.inf])
+    profiles = (system.profiles.get((pool.model, name)) for name in receivers)
+    full_ms = min((_full_step_ms(profile, load) for profile in profiles if profile), default=np.inf)
+    ttft_ms = pool.decode_share * target.ttft_ms or np.inf
+    allowed = min(ttft_ms, STEP * itl_ms)
+    if full_ms < itl_ms:  # the wait is about exponential
+        wait_ms = (load.out_tokens - 1) * (itl_ms - full_ms) if is_seeded(pool) else np.inf
+        late = 1.0 if target.percentile is None else max(-np.log1p(-target.percentile / 100), 1.0)
+        allowed = max(min(ttft_ms, wait_ms) / late, allowed)
+    return float(allowed) if np.isfinite(allowed) else 0.0
+
+
+def _full_step_ms(profile: ModelProfile, load: Load) -> float:
+    """Return the time of an iteration with as many requests as the KV cache holds [ms].
+
+    It is inf for large caches: prompts do not wait for their memory.
+    """
+    capacity, tokens = profile.kv_capacity_tokens, load.in_tokens
+    if capacity is None or profile.iteration is None or capacity > AMPLE * tokens:
+        return np.inf
+    slots = capacity / (tokens + load.out_tokens)
+    names = (field.name for field in fields(IterationTimes))
+    times = IterationTimes(*(np.array(getattr(profile.iteration, name, 0.0)) for name in names))
+    return float(times.ms(slots, slots * (tokens + load.out_tokens / 2)))
 
 
 def _later_pools(
