@@ -137,7 +137,8 @@ class PooledReplicas(SimulatedReplica):
             joined = self._joined(requests, prefilled_ms, received_ms, decoded)
             if self.prefill_kv_tokens >= UNLIMITED or (self.only_steady and overload_of(joined)):
                 return joined
-            before, prefilled_ms = prefilled_ms, self._prefilled(requests, work, decoded.first_ms)
+            freed_ms = np.fmax(decoded.first_ms, received_ms)  # NaN: too long for a decode replica
+            before, prefilled_ms = prefilled_ms, self._prefilled(requests, work, freed_ms)
             if (before == prefilled_ms).all():
                 return joined
         raise AnalysisError(

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,7 +97,8 @@ class Router:
         self._attempts = None if settings.retries is None else 1 + settings.retries
         self._lag = lag
         self._rng = random.Random(settings.seed)  # noqa: S311  nothing here is secret
-        self._turn = itertools.count()
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        """Number of requests so far to each server, which prefill and decode pools count apart."""
         self._failed = self._lost = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,7 +226,7 @@ class Router:
     def _order(self, backends: list[Backend], call: ForwardedRequest) -> Iterator[Backend]:
         """Yield replicas in the order of the routing policy; replicas that fail health checks are last."""
         session = call.header(SESSION_HEADER) or str(call.body.get("user") or "")
-        first = next(self._turn)
+        first = next(self._turns[call.server])
         if self._policy == "sticky" and session:
             first = zlib.crc32(session.encode())
         elif self._policy == "random":

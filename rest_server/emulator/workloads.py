@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from optimizer.render.deployments import ROLE_LABEL
 from rest_server.emulator.kubernetes_objects import ApiProblem, Json, Resource
 
 NAMESPACE = "serving"
@@ -10,8 +11,6 @@ NAMESPACE = "serving"
 DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
 LEADER_WORKER_SETS = Resource("leaderworkersets", "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
 PODS = Resource("pods", "Pod", "")
-ROLE_LABEL = "llm-d.ai/role"
-"""Label of pods with llm-d: `prefill` or `decode`."""
 STAND_IN = "stand-in of the Kubernetes API for an emulated fleet: it checks no schemas and no rights"
 PodState = Literal["pending", "starting", "ready", "draining"]
 """State of a replica: it waits for free cards, starts, serves, or completes its last requests."""

@@ -10,6 +10,7 @@ from optimizer.simulation.law import IterationCoefficients
 from optimizer.simulation.lengths import LengthDistribution, Lengths
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.pools import PooledReplicas, PooledRun, Transfer, decode_coefficients
+from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad, ShapeLengths
 
 LLAMA_8B = IterationCoefficients(
@@ -90,3 +91,15 @@ def test_full_decode_replicas_hold_prefills_back() -> None:
     unlimited = pools(limits=Limits(4, 8), decode_replicas=1)
     held, free = run(little, 20.0)[0], run(unlimited, 20.0)[0]
     assert held.prefill_ms.mean() > 1.5 * free.prefill_ms.mean()
+
+
+def test_a_request_too_long_for_decode_replicas_frees_its_cache() -> None:
+    """It is rejected after the handover, and later prompts get its memory; they waited for it forever."""
+    both = pools(prefill_kv_tokens=1000, limits=Limits(4, 8, 800), prefill_replicas=1, decode_replicas=1)
+    requests = Requests(
+        np.array([700, 700, 700]), np.array([10, 200, 10]), np.array([0.0, 100.0, 200.0]),
+        assigned=np.zeros((2, 3), np.int64),
+    )  # fmt: skip
+    run = both.run(requests)
+    assert run.rejected.tolist() == [False, True, False]
+    assert run.prefilled_ms[2] >= run.received_ms[1] > run.prefilled_ms[1]

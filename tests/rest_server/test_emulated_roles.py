@@ -12,6 +12,7 @@ import pytest
 from builders import Json
 from commands import Run
 from emulated import emulated
+from patience import until
 from prometheus_client.parser import text_string_to_metric_families
 from slow_cases import seeds
 
@@ -165,8 +166,9 @@ def test_workloads_are_those_of_the_manifests() -> None:
     """Both Deployments are named and scaled as the manifests say; pods have llm-d's label of the role."""
     system, plan = planned("decode")
     workloads = ElasticFleet(system, plan, FleetSettings()).workloads
+    written = {one.name: one.replicas for one in variants(plan, system)}
     assert {name: one.replicas for name, one in workloads.items()} == {
-        one.name: one.replicas for one in variants(plan, system)
+        name: replicas for name, replicas in written.items() if replicas
     }
     labels = [one.document([])["spec"]["template"]["metadata"]["labels"] for one in workloads.values()]
     assert [label["llm-d.ai/role"] for label in labels] == ["decode", "prefill"]
@@ -257,3 +259,28 @@ def mean_ms(text: str, name: str) -> float:
         sample.name: sample.value for one in text_string_to_metric_families(text) for sample in one.samples
     }
     return 1000 * sums[f"vllm:{name}_sum"] / sums[f"vllm:{name}_count"]
+
+
+@pytest.mark.slow
+def test_both_pools_are_scaled_through_kubernetes(tmp_path: Path) -> None:
+    """A second prefill replica starts, and gets requests; the decode pool keeps its size."""
+    path = tmp_path / "pools.json"
+    path.write_text(json.dumps(short_prompts("decode")))
+    with emulated(path, "--scalable", "--startup", "0.1", "--route", "round-robin") as fleet:
+        scale = "/apis/apps/v1/namespaces/serving/deployments/s-prefill-h100/scale"
+        wanted = fleet.ask(scale).json | {"spec": {"replicas": 2}}
+        assert fleet.ask(scale, wanted, method="PUT").status == 200
+        until(lambda: len(fleet.ask("/emulator/replicas").json["replicas"]) == 3)
+        for _ in range(4):
+            asked = {"model": "m", "prompt": "a b c", "max_tokens": 2, "ignore_eos": True}
+            assert fleet.ask("/v1/completions", asked).status == 200
+        shown = fleet.ask("/emulator/replicas").json["replicas"]
+        counts = {}
+        for one in shown:
+            text = fleet.ask("/metrics", url=one["url"]).text
+            families = text_string_to_metric_families(text)
+            counts[one["id"]] = sum(
+                sample.value for found in families for sample in found.samples
+                if sample.name == "vllm:request_success_total"
+            )  # fmt: skip
+    assert counts == {"s-decode-h100-0": 4, "s-prefill-h100-0": 2, "s-prefill-h100-1": 2}
