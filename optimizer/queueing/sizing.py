@@ -28,6 +28,8 @@ LOADS_BELOW_MAX_RATE = 32
 """Number of equally spaced loads below the maximum rate at which targets are checked if latencies are not
 monotone.
 """
+MANY_ROWS = 512
+"""Rows that are evaluated at once before the overhead of an evaluation is negligible."""
 MIN_RATIO = 1e-30
 """Lower bound on the ratio of a latency to its target, before its logarithm is taken."""
 
@@ -163,12 +165,28 @@ class _Alike:
         first = self.first if rows is None else self.first[rows]
         own, chosen, place = np.unique(first, return_index=True, return_inverse=True)
         if not self.replicas.means_only:  # targets on percentiles differ even if the rows are identical
-            replicas = self.replicas.take(own)
-            found = (replicas.analyze(rate[chosen]) for rate in rates)
-            return np.stack([targets.judged(each.spread(place)) for each in found])
+            few = max(MANY_ROWS // len(own), 1)
+            parts = [rates[k : k + few] for k in range(0, len(rates), few)]
+            return np.concatenate([self._judged(targets, part, own, chosen, place) for part in parts])
         performance = self.replicas.take(np.tile(own, len(rates))).analyze(rates[:, chosen].ravel())
         figures = targets.take(np.tile(chosen, len(rates))).judged(performance)
         return figures.reshape(-1, len(rates), len(own)).swapaxes(0, 1)[..., place]
+
+    def _judged(
+        self, targets: Targets, rates: FloatArray, own: IntArray, chosen: IntArray, place: IntArray
+    ) -> FloatArray:
+        """Return values as `judged`, with one evaluation of the distinct rows at all rates.
+
+        Args:
+            own: distinct rows.
+            chosen: the first of the given rows that is identical to each of them.
+            place: index in `own` of each given row.
+        """
+        count = len(rates)
+        performance = self.replicas.take(np.tile(own, count)).analyze(rates[:, chosen].ravel())
+        every = (np.arange(count)[:, np.newaxis] * len(own) + place).ravel()
+        figures = targets.take(np.tile(np.arange(len(place)), count)).judged(performance.spread(every))
+        return figures.reshape(-1, count, len(place)).swapaxes(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
