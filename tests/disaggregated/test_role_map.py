@@ -10,6 +10,7 @@ from optimizer import load_system, solve
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.render.plots import draw
 from optimizer.render.sweep_sections import sweep_sections
+from optimizer.studies.figures.figure_document import GridPanel
 from optimizer.studies.sweep.sweep_document import RoleCosts, Sweep
 from optimizer.studies.sweep.sweep_figure import sweep_figure
 
@@ -37,7 +38,8 @@ def test_the_map_shows_where_pools_pay(swept: Sweep) -> None:
     """Prompts of 4,000 tokens pay at a strict ITL, and do not at a loose one."""
     figure = sweep_figure(swept)
     costs, ratios = figure.panels
-    assert (costs.kind, ratios.kind) == ("grid", "grid")
+    assert costs.kind == "grid"
+    assert isinstance(ratios, GridPanel)
     assert ratios.title.startswith("s: cost of prefill and decode pools")
     assert (ratios.columns, ratios.rows) == (("10", "60"), ("1,000", "4,000"))
     strict, loose = ratios.cells[1]
@@ -64,7 +66,9 @@ def test_a_way_that_is_not_possible_is_named(
     assert one.ratio == ratio
     first, *others = swept.points
     points = (first.model_copy(update={"disaggregation": (one,)}), *others)
-    assert sweep_figure(swept.model_copy(update={"points": points})).panels[1].cells[0][0].text == text
+    panel = sweep_figure(swept.model_copy(update={"points": points})).panels[1]
+    assert isinstance(panel, GridPanel)
+    assert panel.cells[0][0].text == text
 
 
 def test_sweeps_without_pools_have_no_map() -> None:
