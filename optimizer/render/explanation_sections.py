@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.features.reserves.sections import replica_section
@@ -79,7 +80,8 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
         parts += [*_wish_sections(explanation, money), *explained_sections(explanation, money)]
         parts += [replica_section(plan)] if plan.replica_counts else []
     else:
-        parts += [*server_sections(explanation.servers[0], explanation), overload]
+        of_pools = (server_sections(pool, explanation) for pool in explanation.servers)
+        parts += [*chain.from_iterable(of_pools), *explained_sections(explanation, money), overload]
     if explanation.repair is not None:
         parts += _repair(
             explanation.repair,

@@ -8,6 +8,7 @@ from builders import Json
 from role_oracles import document, random_role_document
 
 from optimizer import Plan, explain, load_system, solve
+from optimizer.render.explanation_sections import explanation_sections
 from optimizer.studies.explanation.explanation_document import Explanation
 
 
@@ -62,6 +63,15 @@ def test_one_more_replica_of_the_limiting_pool_carries_more() -> None:
     assert more > pools.max_arrival_rate_rpm
     assert replicas(linked(50, f"{0.999 * more}/min")) == (decode + 1, prefill)
     assert replicas(linked(50, f"{1.001 * more}/min")) != (decode + 1, prefill)
+
+
+def test_one_server_has_both_of_its_pools() -> None:
+    alone = explain(load_system(linked(50)), server="s")
+    assert alone.disaggregation == explained(50).disaggregation
+    sections = explanation_sections(alone)
+    lines = [paragraph.text for section in sections for paragraph in section.text]
+    assert all(any(line.startswith(f"s ({role}):") for line in lines) for role in ("prefill", "decode"))
+    assert "What replicas and links are worth" in [section.title for section in sections]
 
 
 @pytest.mark.slow

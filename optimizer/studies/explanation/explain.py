@@ -83,6 +83,9 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
             if of_fleet
             else {}
         ),
+        disaggregation=tuple(
+            one for one in explain_pools(solved.plan, solved.candidates) if server in {None, one.server}
+        ),
         overload=overload,
         repair=find_repair(solved.modelled[0], solved.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
@@ -112,7 +115,6 @@ def _fleet_parts(
         "wishes": wishes,
         "losses": losses,
         "nodes": nodes,
-        "disaggregation": explain_pools(before.plan, before.candidates),
         "handovers": price_handovers(documented, outcome, budget, memo),
     }
 
