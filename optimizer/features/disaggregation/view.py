@@ -144,7 +144,9 @@ def _way(sized: Candidates, rows: Sequence[int]) -> SizedWay:
         name = names[table.accelerator[row]]
         replicas[name] = replicas.get(name, 0) + int(table.num_replicas[row])
     return SizedWay(
-        replicas=replicas, cost_cents_per_h=math.fsum(float(table.cost_cents_per_h[row]) for row in rows)
+        replicas=replicas,
+        num_replicas=tuple(table.num_replicas[list(rows)].tolist()),
+        cost_cents_per_h=math.fsum(float(table.cost_cents_per_h[row]) for row in rows),
     )
 
 
