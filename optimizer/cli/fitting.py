@@ -56,7 +56,7 @@ class FitFlags(RunFlags):
     max_seqs: _Count = Field(None, ge=1)
     """Maximum requests in one iteration (no limit)."""
     max_num_tokens: _Tokens = Field(None, ge=1)
-    """Maximum tokens in one iteration (8192, or no limit if the runs show that)."""
+    """Maximum tokens in one iteration (8192, or another one that the runs show)."""
     scheduler: SchedulerName = "chunked"
     """Scheduling of prefill: chunked or prefill-first (chunked)."""
     max_in_flight: _Count = Field(None, ge=1)

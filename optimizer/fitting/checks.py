@@ -44,6 +44,8 @@ WARM_PROMPTS = 0.05
 MAX_MS, MAX_TOKENS = 1e9, 1e9
 LEAST_TOKEN_MS = 0.1
 """Time per token below that of any engine [ms]."""
+EARLY = 0.1
+"""Ratio of TTFT to time per token below which a unit must be wrong: a first token takes an iteration, too."""
 OUTLAST = 2.0
 """Ratio of the mean time of a request to the duration of its run above which a unit must be wrong."""
 UNCOUNTED = 0.4
@@ -95,6 +97,9 @@ def _other_unit(record: RunRecord) -> Iterator[str]:
     each = [value for value in (record.itl_ms, record.tpot_ms, record.tpot_median_ms) if value]
     if each and max(each) < LEAST_TOKEN_MS:
         yield f"no engine reaches its {ms(max(each))} a token: its times are probably in s instead of ms"
+    first = record.ttft_median_ms or record.ttft_ms
+    if each and first and first < EARLY * min(each):
+        yield f"its TTFT, {ms(first)}, is far below its {ms(min(each))} a token: its unit is another one"
     rate, done = record.throughput_rps, record.completed
     whole_s = record.duration_s or (done / rate if done and rate else math.inf)
     lifetime = _lifetime_ms(record, max(each, default=None))
@@ -247,10 +252,9 @@ def _counted_tokens(record: RunRecord, say: Say) -> RunRecord:
 
 def _tokens_by_rate(record: RunRecord) -> float | None:
     """Return the output tokens of a request by tokens per second (A4); None if a metric is missing."""
-    known = record.tokens_rps and record.duration_s and record.completed
-    return (
-        (record.tokens_rps or 0.0) * (record.duration_s or 0.0) / (record.completed or 1.0) if known else None
-    )
+    counted_rps = record.completed / record.duration_s if record.completed and record.duration_s else None
+    rate = record.throughput_rps or counted_rps
+    return record.tokens_rps / rate if record.tokens_rps and rate and counted_rps else None
 
 
 def _lifetime_by_users(record: RunRecord) -> float | None:

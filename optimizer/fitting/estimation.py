@@ -40,7 +40,7 @@ FIRST_JACOBIANS, MAX_JACOBIANS = 8, 20
 TOLERANCE = 1e-3
 HEAT = 4.0
 """Factor on the noise of the first search from a starting point, which makes the posterior smoother."""
-NEAREST = 3
+NEAREST = 4
 """Number of starting points that are searched again with the noise as it is."""
 NOTHING_COMPLETED = 3.0
 """Log-residual of a run in which the model completes no request."""
@@ -52,7 +52,9 @@ INERT = 0.1
 parameter are not updated.
 """
 USUAL = np.log(99.0)
-"""Logarithm of the prior odds that an engine has the usual limit on the tokens of an iteration."""
+"""Logarithm of the prior odds of the usual limit on the tokens of an iteration against another one."""
+OTHER_LIMITS = 512, 2048, ALL_TOKENS
+"""Other limits: vLLM's of 2024 with chunked prefill, that on small devices, and none."""
 PRIOR_DEGREES = 3.0
 """Degrees of freedom of the prior of the noise: the weight of `NOISE` against the residuals."""
 LEVEL = 0.95
@@ -292,19 +294,21 @@ def most_probable(
     problem = problem.with_noise_of_draws(prior.law(nearest[0][0]))
     found = [_search(problem, prior, start, MAX_JACOBIANS, zero) for start, zero in nearest]
     best = posterior_at(problem, prior, min(found, key=lambda one: one[1])[0])
-    return _without_token_limit(problem, best, progress) if free_tokens else (best, problem)
+    return _with_token_limit(problem, best, progress) if free_tokens else (best, problem)
 
 
-def _without_token_limit(
+def _with_token_limit(
     problem: FitProblem, best: Posterior, progress: Progress
 ) -> tuple[Posterior, FitProblem]:
-    """Return the posterior and the problem without a limit on tokens if the runs contradict it."""
-    free = [replace(one, limits=one.limits._replace(max_num_tokens=ALL_TOKENS)) for one in problem.replays]
-    other = replace(problem, replays=tuple(free))
-    progress("without a limit on the tokens of an iteration")
-    x, _ = _search(other, best.prior, best.x, MAX_JACOBIANS, best.x <= best.prior.lowest)
-    found = posterior_at(other, best.prior, x)
-    return (found, other) if found.loss < best.loss - USUAL else (best, problem)
+    """Return the posterior and the problem with the limit on tokens that the runs show."""
+    found = [(best.loss - USUAL, best, problem)]
+    for tokens in OTHER_LIMITS:
+        progress(f"with at most {tokens:,} tokens in an iteration")
+        each = [replace(one, limits=one.limits._replace(max_num_tokens=tokens)) for one in problem.replays]
+        other = replace(problem, replays=tuple(each))
+        x, _ = _search(other, best.prior, best.x, MAX_JACOBIANS, best.x <= best.prior.lowest)
+        found.append(((posterior := posterior_at(other, best.prior, x)).loss, posterior, other))
+    return min(found, key=lambda one: one[0])[1:]
 
 
 def _best_starts(

@@ -39,7 +39,7 @@ class ServerSettings:
     """Maximum requests in an iteration; None or 0 if unknown, which is treated as unlimited."""
     max_num_tokens: int | None = None
     """Maximum number of tokens in an iteration; None if unknown, which is treated as the usual default unless
-    the runs show that they had no such limit.
+    the runs show another limit.
     """
     scheduler: SchedulerName = "chunked"
 
@@ -60,9 +60,8 @@ class ServerSettings:
         """Return sentences on the assumptions about missing settings, one of them the limit on tokens."""
         notes = []
         if self.max_num_tokens is None:
-            why = (
-                "the usual default" if max_num_tokens < ALL_TOKENS else "because the runs contradict a limit"
-            )
+            usual = max_num_tokens == self.limits().max_num_tokens
+            why = "the usual default" if usual else "because the runs contradict the usual 8,192"
             notes.append(
                 f"maximum tokens of an iteration unknown (--max-num-tokens): {max_num_tokens:,}, {why}"
             )

@@ -61,8 +61,10 @@ CATALOGUE: Mapping[str, Term] = {
 """
 SLOWER_ALONE = 1.1
 """Ratio of the TTFT of lone requests to that beside others from which an idle engine must answer later."""
-OF_CLIENT = (OFFSET, "pipeline_depth", "front_end_lag", "pause_offset_ms", IDLE)
-"""Terms between the engine and the client."""
+OF_BATCH = "pipeline_depth", "front_end_lag", "pause_offset_ms"
+"""Delays between engine and client that iterations cause."""
+OF_CLIENT = (OFFSET, *OF_BATCH, IDLE)
+"""All terms between the engine and the client, which are 0 if its users stay in step with the engine."""
 KNOWN = 0.7
 """Spread of the logarithm of α, of β and of γ/α around an estimate: a factor of 4 at 95 %."""
 
@@ -109,10 +111,9 @@ class Prior:
         known = dict(zip(self.names, map(float, self.values(x)), strict=True))
         return IterationCoefficients(**known | {SHARE: min(known.get(SHARE, 0.0), MOST_EXPERTS)})
 
-    @property
-    def of_client(self) -> BoolArray:
-        """Mask of the terms of the client, which are 0 if all its users stay in step with the engine."""
-        return np.array([name in OF_CLIENT for name in self.names])
+    def are(self, names: Sequence[str]) -> BoolArray:
+        """Return the mask of named parameters, shape (P,)."""
+        return np.array([name in names for name in self.names])
 
     def without(self, gone: BoolArray) -> "Prior":
         """Return the prior of the parameters outside a mask, as if the others were 0."""
@@ -169,18 +170,21 @@ def _slower_alone(runs: Sequence[BenchmarkRun]) -> bool:
 def starts(prior: Prior, runs: Sequence[BenchmarkRun]) -> list[tuple[FloatArray, BoolArray]]:
     """Return starting points: the prior's centre, and points near the run with the least load.
 
-    Each has a mask of terms that are 0; the last one is without the delays of the client.
+    Each has a mask of terms that are 0; the last two are without the delays that grow with the batch, and
+    without any delay of the client.
     """
     itl_ms = min((run.measured.itl_ms for run in runs if run.measured.itl_ms is not None), default=1.0)
     ttft_ms = min((run.measured.ttft_ms for run in runs if run.measured.ttft_ms is not None), default=0.0)
     near: Sequence[Mapping[str, float]] = (
         {},
         {ALPHA: itl_ms},
-        {ALPHA: itl_ms, "client_offset_ms": ttft_ms / 2},
+        {ALPHA: itl_ms, OFFSET: ttft_ms / 2},
     )
-    none, client = np.zeros(len(prior.names), dtype=np.bool_), prior.of_client
+    none = np.zeros(len(prior.names), dtype=np.bool_)
+    masks = [prior.are(names) for names in (OF_BATCH, OF_CLIENT)]
     points = [(prior.point(values), none) for values in near]
-    return [*points, (prior.point(near[1]), client)] if client.any() else points
+    quick = prior.point({ALPHA: itl_ms, OFFSET: itl_ms / 2})
+    return [*points, *((quick, mask) for mask in masks if mask.any())]
 
 
 def iterations_of(

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from synthetic import FULL, REFERENCE, SHAPES, expected, measured, sweep
+from synthetic import FULL, LIMITS, REFERENCE, SHAPES, expected, measured, sweep
 
 from optimizer.errors import FitError
 from optimizer.fitting.fit import errors_of, fit
@@ -14,6 +14,7 @@ from optimizer.fitting.options import FitOptions, MeasuredSetup, ServerSettings
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
+from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.simulation.law import IterationCoefficients
 
@@ -57,7 +58,6 @@ def test_per_prompt_term_is_found_only_if_present() -> None:
     found = fit([benchmark(runs)], options)
     assert "perPrompt" in found.fit.fitted_terms
     assert found.iteration.per_prompt_ms == pytest.approx(0.9, abs=0.3)
-    assert "perPrompt" not in fitted(FULL, 0.02).fit.fitted_terms
     assert fitted(FULL, 0.02).iteration.per_prompt_ms < 0.3
 
 
@@ -156,6 +156,21 @@ def test_a_run_that_spoils_the_others_is_named() -> None:
     assert fit([benchmark([*runs[:3], runs[4]])], FitOptions(leave_out=False)).fit.spoiled_by is None
 
 
+@pytest.mark.slow
+def test_runs_show_a_limit_on_tokens_that_nobody_states() -> None:
+    runs = []
+    for users in (1, 8, 32):
+        lengths = TokenCounts.of(3000, 0.0), TokenCounts.of(150, 0.0)
+        run = BenchmarkRun(
+            *lengths, Arrivals.CLOSED, requests=10 * users, max_in_flight=users, source=f"c{users}"
+        )
+        found = BenchmarkReplay.of(run, LIMITS._replace(max_num_tokens=512)).simulate(FULL)
+        runs.append(replace(run, measured=RunMeasurements(*found[:3]), completed=found.completed))
+    profile = fit([benchmark(runs)], FitOptions(leave_out=False))
+    assert profile.max_num_tokens == 512
+    assert any("512, because the runs contradict the usual 8,192" in text for text in profile.fit.warnings)
+
+
 def fitted_mixture(*rows: tuple[int, int, float, float, float]) -> FittedProfile:
     """Fit users, requests, TTFT [ms], ITL [ms] and throughput [requests/s] of a mixture of experts."""
     lengths = TokenCounts.of(1000, 0.0), TokenCounts.of(800, 0.0)
@@ -182,7 +197,7 @@ def test_a_law_is_never_flat_where_runs_rise() -> None:
         [r[2] for r in rows], rel=0.02
     )
     assert found.max_num_tokens == 1 << 16
-    assert any("65,536, because the runs contradict" in text for text in found.fit.warnings)
+    assert any("65,536, because the runs contradict the usual 8,192" in text for text in found.fit.warnings)
     low, high = found.fit.intervals["expertShare"]
     assert low < 8 / 128 < high
     assert found.max_batch_size == 0
