@@ -468,7 +468,7 @@ class Plan(Printed, Warned):
     def roles_of(self, server: Server) -> tuple[str, ...]:
         """Return the names of the prefill and decode pool of a server; empty if the plan has none."""
         use = self.disaggregation.get(server.name)
-        return () if use is None else tuple(pool.server for pool in use.pools)
+        return () if use is None else use.pool_names
 
     @property
     def _current_pools(self) -> dict[str, list[tuple[CurrentPool, Pool | None]]]:

@@ -45,6 +45,8 @@ class PlanLoad:
     """Service class; like model and priority, None if the system is unknown."""
     model: str | None = None
     priority: int | None = None
+    same_requests_as: str = ""
+    """Load with the same requests, which count once: for a prefill pool the decode pool."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class PlanTable:
         short = {item.server: item.served_fraction for item in plan.unserved}
         reserves = {item.server: item for item in plan.reserves}
         known = {} if system is None else _known(plan, system)
+        decode_of = {pools[0]: pools[1] for use in plan.disaggregation.values() if (pools := use.pool_names)}
         loads = {
             name: PlanLoad(
                 name=name,
@@ -72,6 +75,7 @@ class PlanTable:
                 in_full=name not in short,
                 is_group=name in plan.groups,
                 reserve=reserves.get(name),
+                same_requests_as=decode_of.get(name, ""),
                 **known.get(name, {}),
             )
             for name in sorted({*plan.allocations, *plan.queued_servers, *short})
@@ -108,9 +112,14 @@ class PlanTable:
         return replace(self, loads=loads)
 
     @property
+    def counted(self) -> list[PlanLoad]:
+        """Loads of which none has the requests of another."""
+        return [load for load in self.loads.values() if load.same_requests_as not in self.loads]
+
+    @property
     def servers(self) -> list[PlanLoad]:
-        """Loads of servers, members and versions, without shared queues."""
-        return [load for load in self.loads.values() if not load.is_group]
+        """Loads of servers, members and versions that count, without shared queues."""
+        return [load for load in self.counted if not load.is_group]
 
     @property
     def placed(self) -> list[PlanRow]:

@@ -9,7 +9,7 @@ from builders import Json, without_hash
 from role_oracles import LAW, best_bill, document, random_role_document, random_running_document
 from slow_cases import mostly_slow
 
-from optimizer import SpecError, load_system, simulate, solve, verify
+from optimizer import SpecError, compare, load_system, simulate, solve, verify
 from optimizer.candidates import find_candidates
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.parts import RoleTable
@@ -292,6 +292,16 @@ def test_pools_that_run_now_are_left_if_replicas_do_both() -> None:
         "prefill",
         "decode",
     }
+
+
+@pytest.mark.slow
+def test_requests_of_both_pools_count_once_in_comparisons() -> None:
+    both, alone = load_system(document(itl_ms=14)), load_system(document(None, itl_ms=14))
+    total = compare(alone, both).total
+    for side in (total.first, total.second):
+        assert side is not None
+        assert (side.servers, side.served_in_full) == (1, 1)
+        assert (side.arrival_rate_rpm, side.carried_rate_rpm) == (1200, 1200)
 
 
 @pytest.mark.slow

@@ -78,6 +78,11 @@ class RoleUse(OutputDocument):
     """
 
     @property
+    def pool_names(self) -> tuple[str, ...]:
+        """Names under which the pools are planned: prefill and decode; empty without pools."""
+        return tuple(pool.server for pool in self.pools)
+
+    @property
     def choice(self) -> tuple[tuple[str, ...], ...]:
         """Roles of the chosen pools with their share of the TTFT target, or one empty part for none."""
         share = f"{self.decode_share or 0:g}"

@@ -242,7 +242,8 @@ def figures_of(table: PlanTable | None, *, members: bool = False) -> SideMetrics
     """
     if table is None or not table.loads:
         return None
-    rows, loads = table.rows if members else table.placed, table.loads.values()
+    rows, loads = table.rows if members else table.placed, table.counted
+    repeated = table.loads.keys() - {load.name for load in loads}
     stated = [item.load for item in loads if item.load is not None]
     arrives = any(load.arrival_rate_rpm for load in stated)
     weighted = [(load, load.arrival_rate_rpm if arrives else 1.0) for load in stated]
@@ -256,7 +257,11 @@ def figures_of(table: PlanTable | None, *, members: bool = False) -> SideMetrics
         num_replicas=sum(row.replicas for row in rows),
         cost_cents_per_h=table.cost_cents_per_h,
         arrival_rate_rpm=total(load.arrival_rate_rpm for load in stated) if stated else None,
-        carried_rate_rpm=total(row.rate_rpm * (1 - getattr(row.figures, "loss", 0.0)) for row in rows),
+        carried_rate_rpm=total(
+            row.rate_rpm * (1 - getattr(row.figures, "loss", 0.0))
+            for row in rows
+            if row.server not in repeated
+        ),
         in_tokens=mean([(load.in_tokens, weight) for load, weight in weighted]),
         out_tokens=mean([(load.out_tokens, weight) for load, weight in weighted]),
         **{field: mean_of(rows, field) for field in ("itl_ms", "ttft_ms", "wait_ms")},
