@@ -59,6 +59,7 @@ def random_running_document(seed: int) -> Json:
         pools = [
             {"accelerator": rng.choice("AB"), "numReplicas": rng.randint(1, 4), "role": role}
             for role in ("prefill", "decode")
+            if rng.random() < 0.8
         ]
         if "accelerator" in current:
             pools.append({"accelerator": current["accelerator"], "numReplicas": current["numReplicas"]})

@@ -7,6 +7,7 @@ import numpy as np
 from optimizer.candidates import Candidates, SizingMemo
 from optimizer.checking.steep import SteepTarget, steep_targets
 from optimizer.documents import UnitlessNumber
+from optimizer.features.disaggregation.streams import RolePool
 from optimizer.money import cost_text
 from optimizer.plan.shortages import nearest_miss
 from optimizer.quantities import counted, precise, share_text
@@ -67,6 +68,8 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
         planned, (part, at, _) = _planned(candidates, index, int(s))
+        if isinstance(planned, RolePool):
+            continue  # replicas that do both, or other pools, can serve it
         what = f"its version {planned.model!r}" if owner_of(planned) != planned.name else "it"
         reason, detail = nearest_miss(candidates, int(s))
         yield Finding(part, at, f"no accelerator can serve {what} ({reason}): {detail}")

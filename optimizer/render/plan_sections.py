@@ -185,7 +185,8 @@ def _allocations(
 def _table_rows(plan: Plan, overview: Overview, rows: Sequence[TargetRow]) -> Iterator[_TableRow]:
     """Yield the rows of the allocations table: servers by priority, each with its pools."""
     pools, placed = grouped((pool.server, pool) for pool in overview.pools), rows_of(plan)
-    parts = grouped((name, part) for part, name in plan.server_of.items())
+    own = {row.server for row in rows}
+    parts = grouped((name, part) for part, name in plan.server_of.items() if part not in own)
     several = len({row.priority for row in rows}) > 1
     before: int | None = None
     for row in rows:

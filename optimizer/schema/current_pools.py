@@ -76,10 +76,10 @@ def pool_problems(
         if pool.node is not None:
             yield from nodes.missing(part, (*at, "pools", i, "node"), pool.node.rpartition("/")[0])
         if pool.serving_role is not None and not (has_roles and pool.mode == "own"):
-            text = f"a pool with mode {pool.mode} has no role"
+            text = f"a pool with mode {pool.mode} has no role; remove it"
             if not has_roles:
-                text = "the server has no disaggregation; set that to allowed or required"
-            yield Finding(part, (*at, "pools", i, "role"), f"{text}, or remove the role")
+                text = "the server has no disaggregation; set that to allowed or required, or remove the role"
+            yield Finding(part, (*at, "pools", i, "role"), text)
         if is_external == bool(pool.accelerator):
             need = "has no accelerator; remove it" if is_external else "needs an accelerator; add its name"
             yield Finding(part, here, f"a pool with mode {pool.mode} {need}")

@@ -19,6 +19,7 @@ from optimizer.documents import OutputDocument, is_none
 from optimizer.errors import SpecError
 from optimizer.features.disaggregation.streams import (
     RolePool,
+    bandwidth_gbps,
     current_roles,
     is_seeded,
     with_decode_ttft,
@@ -107,16 +108,25 @@ def _rows_by_owner(system: System) -> dict[str, list[CurrentPoolFigures]]:
 def _as_client(system: System, rows: Sequence[CurrentPoolFigures]) -> Iterator[CurrentPoolFigures]:
     """Yield the rows of a server; its prefill pool has the TTFT of the client, if it has one."""
     roles = {row.server: one for row in rows if isinstance(one := system.servers.get(row.server), RolePool)}
-    later = next((row for row in rows if row.server in roles and roles[row.server].role == "decode"), None)
+    decode = [row for row in rows if row.server in roles and roles[row.server].role == "decode"]
+    later = next(iter(decode), None)
     for row in rows:
         pool = roles.get(row.server)
-        if pool is None or later is None or is_seeded(pool) or not row.targets:
+        ends = [other.accelerator for other in decode] if pool is not None and pool.role == "prefill" else []
+        unlinked = [name for name in ends if name and not _linked(system, row.accelerator, name)]
+        if unlinked and row.accelerator:
+            yield row.model_copy(update={"problem": f"no link to {unlinked[0]}", "targets": ()})
+        elif pool is None or later is None or is_seeded(pool) or not row.targets:
             yield row
         elif pool.role == "prefill":
             yield with_decode_ttft(pool, row, later)
         else:
             targets = tuple(figure for figure in row.targets if figure.metric != "ttft")
             yield row.model_copy(update={"targets": targets})
+
+
+def _linked(system: System, sender: str, receiver: str) -> bool:
+    return bandwidth_gbps(system.accelerators[sender], system.accelerators[receiver]) > 0
 
 
 def _largest_ratio(rows: list[CurrentPoolFigures]) -> float:

@@ -252,6 +252,10 @@ def test_one_node_holds_both_pools() -> None:
     assert {name: pools[0].num_replicas for name, pools in plan.allocations.items()} == {
         "s (decode)": 3, "s (prefill)": 3, "t": 1,
     }  # fmt: skip
+    use = plan.disaggregation["s"]  # in nodes, a card costs its part of the node
+    assert use.cost_cents_per_h == pytest.approx(6 * 2800 / 8)
+    assert use.aggregated_alternative is not None
+    assert use.aggregated_alternative.cost_cents_per_h > use.cost_cents_per_h
     assert [(use.node, use.num_nodes) for use in plan.nodes] == [("n", 1)]
     source["nodes"][0]["cards"] = 4
     assert solve(load_system(source)).disaggregation["s"].reason == "unserved"
@@ -328,6 +332,21 @@ def test_running_pools_are_measured_as_the_client_sees_them() -> None:
     assert current_service(load_system(running("prefill", "decode"))).holds
     alone = current_service(load_system(running("prefill")))
     assert [row.problem for row in alone.pools if row.server == "s (decode)"] == ["nothing runs for its load"]
+
+
+@pytest.mark.slow
+def test_running_pools_without_a_link_are_named() -> None:
+    source = running("prefill", "decode")
+    source["accelerators"][0]["links"] = {"H100": 0}
+    rows = {row.server: row.problem for row in current_service(load_system(source)).pools}
+    assert rows == {"s (decode)": None, "s (prefill)": "no link to H100"}
+
+
+def test_a_link_to_an_unknown_type_is_an_error() -> None:
+    source = document()
+    source["accelerators"][0]["links"] = {"H1O0": 20}
+    with pytest.raises(SpecError, match="no accelerator has the type 'H1O0'"):
+        load_system(source)
 
 
 def test_a_role_needs_pools_by_role() -> None:

@@ -168,7 +168,7 @@ def _later_pools(
     own = grouped(
         (pool.whole.name, (pool.decode_share, s))
         for s, pool in pools.items()
-        if not pool.current.is_running  # it can be better to keep more replicas
+        if not any(one.serving_role for one in pool.whole.current.pools)  # keeping more can be better
     )
     for mine in own.values():
         ordered = [s for _, s in sorted(mine)]

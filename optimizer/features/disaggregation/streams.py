@@ -372,7 +372,11 @@ def _profile_problems(profiles: Iterable[ModelProfile], server: Server) -> Itera
 
 
 def _link_problems(documents: Documents, server: Server) -> Iterator[str]:
-    for _, _, item in documents.index.accelerators.values():
+    items = [item for _, _, item in documents.index.accelerators.values()]
+    types = {item.type for item in items}
+    for item in items:
+        for kind in item.links.keys() - types:
+            yield f"links of accelerator {item.name!r}: no accelerator has the type {kind!r}; correct it"
         used = server.accelerators is None or item.name in server.accelerators
         if used and own_gbps(item) is None:
             yield (

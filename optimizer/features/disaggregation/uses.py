@@ -64,7 +64,9 @@ class RoleUse(OutputDocument):
     ttft_parts: TtftParts | None = Field(None, exclude_if=is_none)
     """Parts of the mean TTFT; absent without pools."""
     cost_cents_per_h: float
-    """Cost of the replicas that serve the server [cents/h]."""
+    """Cost of the replicas that serve the server [cents/h]; in nodes, that of their cards in the cheapest
+    node, as in all costs of this part.
+    """
     aggregated_alternative: SizedWay | None = None
     """Replicas that do both; null if they cannot meet the targets."""
     disaggregated_alternative: SizedWay | None = None

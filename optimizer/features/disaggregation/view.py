@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.class_rows import ServerRows
 from optimizer.candidates.measuring import parts
@@ -65,24 +66,25 @@ def role_uses(
     sized = candidates_of_all_pools(system, wholes, candidates)
     topology = RolePoolTopology.of(sized, np.zeros(0, np.bool_), len(sized.system.servers))
     assert isinstance(topology, RolePoolTopology)
-    fixed_ms = handover_of(system.options).fixed_ms
-    binding = _binding(sized, [each.whole for each in topology.choices])
+    fixed_ms, prices = handover_of(system.options).fixed_ms, _card_prices(system)
+    costs = _costs(sized, prices)
+    binding = _binding(sized, costs, [each.whole for each in topology.choices])
     result = {}
     for each in sorted(topology.choices, key=attrgetter("name")):
-        aggregated, disaggregated = _aggregated(sized, each), _disaggregated(sized, each)
+        aggregated, disaggregated = _aggregated(sized, costs, each), _disaggregated(sized, costs, each)
         chosen = [
             one
             for one in system.servers.values()
             if isinstance(one, RolePool) and one.whole.name == each.name and one.has_load
         ]
         chosen.sort(key=lambda one: ROLES.index(one.role))
-        uses = tuple(_pool_use(one, pools.get(one.name, ())) for one in chosen)
+        uses = tuple(_pool_use(one, pools.get(one.name, ()), prices) for one in chosen)
         served = [pool for name in (each.name, *(one.name for one in chosen)) for pool in pools.get(name, ())]
         result[each.name] = RoleUse(
             pools=uses,
             decode_share=chosen[0].decode_share if chosen else None,
             ttft_parts=_parts(chosen, pools, fixed_ms) if chosen else None,
-            cost_cents_per_h=math.fsum(pool.cost_cents_per_h for pool in served),
+            cost_cents_per_h=_cost(served, prices),
             aggregated_alternative=aggregated,
             disaggregated_alternative=disaggregated,
             reason=_reason(
@@ -97,12 +99,33 @@ def role_uses(
     return result
 
 
-def _pool_use(server: RolePool, pools: Sequence[Pool]) -> RolePoolUse:
+def _card_prices(system: System) -> dict[str, float]:
+    """Return the price of a card in the cheapest node for each type of cards in nodes [cents/h]."""
+    return {
+        pool.type: min(node.cost_cents_per_h / node.cards for node in pool.nodes)
+        for pool in system.node_pools
+    }
+
+
+def _costs(sized: Candidates, prices: Mapping[str, float]) -> FloatArray:
+    """Return the cost of each candidate, in nodes by its cards [cents/h], shape (C,)."""
+    types = (item.type for item in sized.system.accelerators.values())
+    each = np.array([*(prices.get(name, 0.0) for name in types), 0.0, 0.0])
+    table = sized.table
+    return np.asarray(table.cost_cents_per_h + table.units * each[table.accelerator])
+
+
+def _cost(pools: Sequence[Pool], prices: Mapping[str, float]) -> float:
+    """Return the cost of pools, in nodes by their cards [cents/h]."""
+    return math.fsum(pool.cost_cents_per_h + prices.get(pool.type, 0.0) * pool.cards for pool in pools)
+
+
+def _pool_use(server: RolePool, pools: Sequence[Pool], prices: Mapping[str, float]) -> RolePoolUse:
     return RolePoolUse(
         server=server.name,
         role=server.role,
         num_replicas=sum(pool.num_replicas for pool in pools),
-        cost_cents_per_h=math.fsum(pool.cost_cents_per_h for pool in pools),
+        cost_cents_per_h=_cost(pools, prices),
     )
 
 
@@ -131,13 +154,13 @@ def _parts(
 # --- alternatives ----------------------------------------------------------------------------------------
 
 
-def _cheapest(sized: Candidates, server: int) -> int | None:
+def _cheapest(sized: Candidates, costs: FloatArray, server: int) -> int | None:
     """Return the cheapest candidate of a planned server; None if there is none."""
     rows = np.flatnonzero(sized.table.server == server)
-    return int(rows[sized.table.cost_cents_per_h[rows].argmin()]) if len(rows) else None
+    return int(rows[costs[rows].argmin()]) if len(rows) else None
 
 
-def _way(sized: Candidates, rows: Sequence[int]) -> SizedWay:
+def _way(sized: Candidates, costs: FloatArray, rows: Sequence[int]) -> SizedWay:
     table, names = sized.table, sized.arrays.accelerator_names
     replicas: dict[str, int] = {}
     for row in rows:
@@ -146,18 +169,18 @@ def _way(sized: Candidates, rows: Sequence[int]) -> SizedWay:
     return SizedWay(
         replicas=replicas,
         num_replicas=tuple(table.num_replicas[list(rows)].tolist()),
-        cost_cents_per_h=math.fsum(float(table.cost_cents_per_h[row]) for row in rows),
+        cost_cents_per_h=math.fsum(costs[list(rows)].tolist()),
     )
 
 
-def _aggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
-    row = _cheapest(sized, each.whole)
-    return None if row is None else _way(sized, [row])
+def _aggregated(sized: Candidates, costs: FloatArray, each: PossibleRoles) -> SizedWay | None:
+    row = _cheapest(sized, costs, each.whole)
+    return None if row is None else _way(sized, costs, [row])
 
 
-def _disaggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
+def _disaggregated(sized: Candidates, costs: FloatArray, each: PossibleRoles) -> SizedWay | None:
     """Return the cheapest prefill and decode pools over all shares, on accelerators with a link."""
-    table, costs = sized.table, sized.table.cost_cents_per_h
+    table = sized.table
     best: tuple[float, list[int]] = (math.inf, [])
     for pair in each.pairs:
         first, second = (np.flatnonzero(table.server == server) for server in pair)
@@ -167,7 +190,7 @@ def _disaggregated(sized: Candidates, each: PossibleRoles) -> SizedWay | None:
             i, j = np.unravel_index(int(cost.argmin()), cost.shape)
             if cost[i, j] < best[0]:
                 best = float(cost[i, j]), [int(first[i]), int(second[j])]
-    return _way(sized, best[1]) if best[1] else None
+    return _way(sized, costs, best[1]) if best[1] else None
 
 
 def _reason(
@@ -200,12 +223,12 @@ def _reason(
     return reason
 
 
-def _binding(sized: Candidates, servers: Sequence[int]) -> dict[int, Reason]:
+def _binding(sized: Candidates, costs: FloatArray, servers: Sequence[int]) -> dict[int, Reason]:
     """Return the metric whose target limits the cheapest replicas of each server, at their largest rate.
 
     Servers without candidates are absent.
     """
-    found = [row for row in (_cheapest(sized, server) for server in servers) if row is not None]
+    found = [row for row in (_cheapest(sized, costs, server) for server in servers) if row is not None]
     if not found:
         return {}
     table = sized.table.take(np.array(found))

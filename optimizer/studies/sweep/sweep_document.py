@@ -194,6 +194,8 @@ class Sweep(Printed, Warned):
     @property
     def servers_with_roles(self) -> list[tuple[int, str]]:
         """Servers whose ratio of `RoleCosts` differs between the points, with their places in the points."""
+        if len({len(point.disaggregation) for point in self.points}) > 1:
+            return []  # idle servers have none
         costs = zip(*(point.disaggregation for point in self.points), strict=True)
         mine = [(place, some) for place, some in enumerate(costs) if len({one.ratio for one in some}) > 1]
         return [(place, some[0].server) for place, some in mine]
