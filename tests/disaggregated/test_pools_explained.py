@@ -102,4 +102,16 @@ def test_unserved_load_with_possible_pools_is_explained(seed: int) -> None:
     explanation, mixed = explain(system), solve(system, heterogeneous=True)
     assert not explanation.plan.complete
     assert mixed.unserved == explanation.plan.unserved
-    assert explanation.overload is None
+    options = () if explanation.overload is None else explanation.overload.options
+    assert all(option.changes == {"saturation_policy": "PriorityExhaustive"} for option in options)
+
+
+@pytest.mark.slow
+def test_no_card_serves_pools_that_cannot_be_linked() -> None:
+    """A server that requires pools is not served by replicas that do both in what-if plans."""
+    source = document("required")
+    source["accelerators"][0]["linkBandwidth"] = 0
+    explanation = explain(load_system(source))
+    assert not explanation.plan.complete
+    assert all(item.one_more is not None and not item.one_more.service for item in explanation.types)
+    assert all(not item.effect.service for item in explanation.targets)

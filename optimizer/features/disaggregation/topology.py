@@ -63,7 +63,7 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
     place: ClassVar[str] = "disaggregation"
     name: ClassVar[str] = "prefill and decode pools"
     advice: ClassVar[str] = "list fewer accelerators for each server"
-    shortage: ClassVar[str] = "too few cards for a prefill and a decode pool, which it requires"
+    shortage: ClassVar[str] = "needs both pools, and none fit the cards, links and targets together"
     counts_replicas: ClassVar[bool] = False
 
     @property
@@ -110,11 +110,12 @@ class RolePoolTopology(PoolTopology[PossibleRoles]):
             for name, mine in pools.items()
             if name in index
         )
-        if choices or not pools:
+        left = [s for name, s in index.items() if planned[name].disaggregation == "required"]
+        if choices or not (pools or left):
             return cls.of_choices(choices, candidates, servers)
         pairs = tuple((first, second) for (first, _), (second, _) in map(_prefill_first, pools.values()))
         nobody = np.zeros(servers, np.bool_)
-        return ChosenRoleTopology(pairs, links, nobody, nobody)
+        return ChosenRoleTopology(pairs, links, nobody, nobody, tuple(left))
 
     def usable(self, table: CandidateTable) -> BoolArray:
         """Return a mask without the candidates whose pairs others of the server replace, shape (C,).
@@ -190,6 +191,8 @@ class ChosenRoleTopology(Topology):
     """Whether prefill replicas on an accelerator can send to decode replicas on another, shape (A, A)."""
     served_by_rows: BoolArray
     optional: BoolArray
+    left: tuple[int, ...]
+    """Servers that require pools, but have none."""
     place: ClassVar[str] = RolePoolTopology.place
     name: ClassVar[str] = RolePoolTopology.name
     advice: ClassVar[str] = RolePoolTopology.advice
@@ -220,6 +223,10 @@ class ChosenRoleTopology(Topology):
     def groups(self) -> Iterator[Sequence[int]]:
         """Yield both pools of each server."""
         yield from self.pairs
+
+    def usable(self, table: CandidateTable) -> BoolArray:
+        """Return a mask without candidates of servers that require pools, shape (C,)."""
+        return ~np.isin(table.server, self.left)
 
     @property
     def as_sized(self) -> BoolArray:

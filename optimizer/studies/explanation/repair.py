@@ -428,7 +428,9 @@ def _missing(candidates: Candidates, limits: LimitRows, s: int) -> str:
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):
             nearest[item.reason] = item
     if (candidates.table.server == s).any() and not nearest:
-        return "no accelerator meets the targets of all servers of the queue together"
+        if candidates.arrays.servers.is_queue[s]:
+            return "no accelerator meets the targets of all servers of the queue together"
+        return "it needs several pools, and none meet the targets together"
     phrases = [
         text.format(accelerator=nearest[reason].accelerator, detail=nearest[reason].detail)
         for reason, text in _MISSING.items()
