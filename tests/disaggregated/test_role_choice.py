@@ -301,7 +301,10 @@ def test_pools_that_run_now_are_left_if_replicas_do_both() -> None:
 @pytest.mark.slow
 def test_requests_of_both_pools_count_once_in_comparisons() -> None:
     both, alone = load_system(document(itl_ms=14)), load_system(document(None, itl_ms=14))
-    total = compare(alone, both).total
+    found = compare(alone, both)
+    assert found.equal_service
+    assert found.notes == ()
+    total = found.total
     for side in (total.first, total.second):
         assert side is not None
         assert (side.servers, side.served_in_full) == (1, 1)

@@ -19,6 +19,7 @@ from optimizer.studies.comparison.rows import (
     class_rows,
     cost_rows,
     figures_of,
+    have_same_servers,
     priority_rows,
     reserves_alike,
     row_of,
@@ -179,7 +180,7 @@ def _notes(kind: ComparisonType, one: Case, two: Case, labels: tuple[str, str]) 
 
 def _service_notes(one: Case, two: Case) -> Iterator[str]:
     """Yield the reason why the costs are not for the same service, if there is one."""
-    if one.loads.keys() != two.loads.keys():
+    if not have_same_servers(one, two):
         yield "the two sides have different servers, so their costs are not for the same service"
     elif not serve_the_same(one, two):
         yield "not every server is served to the same fraction, so the costs are not for the same service"

@@ -64,13 +64,34 @@ class Case:
 
 def serve_the_same(one: Case, two: Case) -> bool:
     """Return whether the same servers are served to the same share of their loads in both plans."""
-    same = one.loads.keys() == two.loads.keys()
-    return same and all(_served_alike(one, two, name) for name in one.loads)
+    first, second = _by_server(one, two), _by_server(two, one)
+    return first.keys() == second.keys() and all(_served_alike(first[name], second[name]) for name in first)
 
 
-def _served_alike(one: Case, two: Case, server: str) -> bool:
+def have_same_servers(one: Case, two: Case) -> bool:
+    """Return whether both plans are for the same servers of documents, in whatever pools."""
+    return _by_server(one, two).keys() == _by_server(two, one).keys()
+
+
+def _by_server(case: Case, other: Case) -> Mapping[str, PlanLoad]:
+    """Return the loads by name, or joined by server of the document if the other plan has other pools."""
+    if case.loads.keys() == other.loads.keys():
+        return case.loads
+    owner_of = case.plan.server_of
+    owned = grouped((owner_of.get(name, name), load) for name, load in case.loads.items())
+    return {
+        name: replace(
+            loads[0],
+            name=name,
+            served_share=min(load.served_share for load in loads),
+            in_full=all(load.in_full for load in loads),
+        )
+        for name, loads in owned.items()
+    }
+
+
+def _served_alike(first: PlanLoad, second: PlanLoad) -> bool:
     """Return whether a server has equal served shares in both plans, and is in full on both or neither."""
-    first, second = one.loads[server], two.loads[server]
     same_share = isclose(first.served_share, second.served_share, rel_tol=1e-9)
     return same_share and first.in_full == second.in_full
 
@@ -143,13 +164,14 @@ def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
         {row.priority: row for row in service_by_priority(case.plan, system)}
         for case, system in ((one, one.system), (two, two.system))
     )
-    places = [{load.name: load.priority for load in case.table.servers} for case in (one, two)]
+    loads = _by_server(one, two), _by_server(two, one)
+    places = [{name: load.priority for name, load in some.items() if not load.is_group} for some in loads]
     differing = {
         place[name]
         for name in places[0].keys() | places[1].keys()
         for place in places
         if name in place
-        if places[0].get(name) != places[1].get(name) or not _served_alike(one, two, name)
+        if places[0].get(name) != places[1].get(name) or not _served_alike(loads[0][name], loads[1][name])
     }
     return tuple(
         PriorityRow(
