@@ -359,7 +359,7 @@ class Plan(Printed, Warned):
         """Name of the document's server to which each version and each pool by length belongs, by name."""
         versions = {part.server: name for name, use in self.versions.items() for part in use.versions}
         pools = {part.server: name for name, use in self.length_pools.items() for part in use.pools}
-        roles = {part.server: name for name, use in self.disaggregation.items() for part in use.pools}
+        roles = {pool_name(name, role): name for name in self.disaggregation for role in ROLES}
         return versions | pools | roles
 
     @property

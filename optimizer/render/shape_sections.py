@@ -60,7 +60,7 @@ def _stall_notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield a sentence for each pool whose inter-token latency one shape sets by its long prompts."""
     for same in grouped((id(row[1]), row) for row in rows).values():
         server, pool, longest = max(same, key=lambda row: row[2].stall_ms)
-        if longest.stall_ms > LONG_STALL * pool.itl_ms:
+        if pool.itl_ms and longest.stall_ms > LONG_STALL * pool.itl_ms:  # prefill pools have no ITL
             yield (
                 f"the ITL of {server} on {pool.accelerator} is set by {longest.name}: each of its prompts "
                 f"stalls the others for {longest.stall_ms:,.0f} ms"

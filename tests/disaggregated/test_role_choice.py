@@ -21,6 +21,7 @@ from optimizer.features.hourly import check_hours
 from optimizer.kinds.replicas import LatencyFigures
 from optimizer.render.deployments import Deployments, starting_table
 from optimizer.render.manifests import variants, with_unused_roles
+from optimizer.render.shape_sections import shape_sections
 from optimizer.schema.messages import validated
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.current import current_service
@@ -350,6 +351,16 @@ def test_a_link_to_an_unknown_type_is_an_error() -> None:
     source["accelerators"][0]["links"] = {"H1O0": 20}
     with pytest.raises(SpecError, match="no accelerator has the type 'H1O0'"):
         load_system(source)
+
+
+@pytest.mark.slow
+def test_prompts_of_a_prefill_pool_stall_no_outputs() -> None:
+    source = document("required")
+    shapes = [{"name": "chat", "share": 0.9, "avgInTokens": 2000, "avgOutTokens": 250},
+              {"name": "docs", "share": 0.1, "avgInTokens": 16000, "avgOutTokens": 250}]  # fmt: skip
+    source["servers"][0]["currentAlloc"]["load"] = {"arrivalRate": "10/s", "shapes": shapes}
+    (section,) = shape_sections(solve(load_system(source)))
+    assert not [note for note in section.notes if "(prefill)" in note]
 
 
 def test_a_role_needs_pools_by_role() -> None:
