@@ -151,6 +151,9 @@ def _filled(profile: ModelProfile, estimate: ProfileEstimate, end: EstimateEnd) 
     """Return the profile with the estimate at one end of its intervals."""
     chosen = at_end(estimate, end, profile.kv_capacity_tokens)
     update: dict[str, object] = {"iteration": chosen.law, "kv_capacity_tokens": chosen.kv_capacity_tokens}
+    if profile.kv_bytes_per_token is None:
+        tokens, devices = estimate.deployment.request_tokens, estimate.deployment.tp
+        update["kv_bytes_per_token"] = devices * estimate.memory.request_bytes(tokens) / tokens
     if not profile.max_batch_size:
         update |= {"max_batch_size": chosen.max_batch, "at_tokens": 0}
     return profile.model_copy(update=update)

@@ -11,6 +11,7 @@ from slow_cases import mostly_slow
 
 from optimizer import SpecError, compare, load_system, simulate, solve, verify
 from optimizer.candidates import find_candidates
+from optimizer.candidates.arrays import profile_of
 from optimizer.compat.disaggregated_rows import DisaggregatedRow
 from optimizer.features.disaggregation.parts import RoleTable
 from optimizer.features.disaggregation.sections import role_section
@@ -407,4 +408,9 @@ def test_estimated_token_times_can_have_links() -> None:
     source["models"][0] |= {"name": "llama-3.1-8b", "perfParms": "estimate"}
     source["serviceClasses"][0]["modelTargets"][0] |= {"model": "llama-3.1-8b", "slo-itl": 30}
     source["servers"][0]["model"] = "llama-3.1-8b"
-    assert solve(load_system(source)).disaggregation["s"].cost_cents_per_h > 0
+    stated = solve(load_system(source))
+    assert stated.disaggregation["s"].cost_cents_per_h > 0
+    del source["models"][0]["kvBytesPerToken"]  # 32 layers, 8 heads of 128, keys and values, 2 bytes: 131,072
+    system = load_system(source)
+    assert profile_of(system, system.servers["s"], "H100").kv_bytes_per_token == 131_072
+    assert without_hash(solve(system)) == without_hash(stated)

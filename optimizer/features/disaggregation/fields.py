@@ -68,7 +68,7 @@ class KvBytesField(Document):
 
     kv_bytes_per_token: Quantity | None = Field(None, alias="kvBytesPerToken", exclude_if=is_none)
     """Size of the KV cache of a token, over all cards of a replica [bytes]; required for servers with
-    `disaggregation`.
+    `disaggregation`, unless token times are estimated.
     """
 
 

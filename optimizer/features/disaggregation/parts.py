@@ -103,7 +103,7 @@ def role_table(system: System) -> RoleTable | None:
         role[s] = ROLES.index(pool.role) + 1
         seeded[s] = is_seeded(pool)
         for a, item in enumerate(accelerators):
-            profile = system.profiles.get((pool.model, item.name))
+            profile = _profile(system, pool, item.name)
             kv_bytes[s, a] = (profile.kv_bytes_per_token or 0.0) if profile else 0.0
         used = [pool.accelerators is None or item.name in pool.accelerators for item in accelerators]
         least = np.where(used & (links > 0), links, np.inf).min(axis=1)
@@ -123,6 +123,16 @@ def role_table(system: System) -> RoleTable | None:
     )
 
 
+def _profile(system: System, pool: RolePool, accelerator: str) -> ModelProfile | None:
+    """Return the profile of a pool's model on an accelerator, estimated if need be; None if there is none."""
+    profile = system.profiles.get((pool.model, accelerator))
+    if profile is None or not profile.is_estimated:
+        return profile
+    from optimizer.profiles.requested import requested_profile  # slow import
+
+    return requested_profile(system, pool, accelerator).profile
+
+
 def _after_ms(system: System, pool: RolePool, receivers: Sequence[str]) -> float:
     """Return the mean time from a handover to the end of the first step that the targets allow [ms].
 
@@ -133,7 +143,7 @@ def _after_ms(system: System, pool: RolePool, receivers: Sequence[str]) -> float
     if target is None:
         return 0.0
     itl_ms = min([x for x in (target.itl_ms, target.user_tps and 1000 / target.user_tps) if x] or [np.inf])
-    profiles = (system.profiles.get((pool.model, name)) for name in receivers)
+    profiles = (_profile(system, pool, name) for name in receivers)
     full_ms = min((_full_step_ms(profile, load) for profile in profiles if profile), default=np.inf)
     ttft_ms = pool.decode_share * target.ttft_ms or np.inf
     allowed = min(ttft_ms, STEP * itl_ms)

@@ -367,7 +367,7 @@ def _profile_problems(profiles: Iterable[ModelProfile], server: Server) -> Itera
         where = f"models {profile.name!r} on {profile.accelerator!r}"
         if profile.queue_model != CONTINUOUS:
             yield f"{where} has queueModel {profile.queue_model!r}; it needs perfParms and continuous"
-        elif profile.kv_bytes_per_token is None:
+        elif profile.kv_bytes_per_token is None and not profile.is_estimated:
             yield f"{where} has no kvBytesPerToken; state the size of the KV cache of a token"
 
 
