@@ -75,8 +75,8 @@ def _notes(server: str, use: RoleUse, money: Money) -> Iterator[str]:
 
 def _text(way: SizedWay, money: Money) -> str:
     replicas = " + ".join(f"{count:,} × {accelerator}" for accelerator, count in way.replicas.items())
-    if len(way.num_replicas) > 1:
-        prefill, decode = way.num_replicas
+    if len(way.by_role) > 1:
+        prefill, decode = way.by_role
         replicas = f"{prefill:,} prefill + {decode:,} decode replicas ({replicas})"
     return f"{replicas} for {money.text(way.cost_cents_per_h)}"
 

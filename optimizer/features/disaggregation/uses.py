@@ -48,7 +48,7 @@ class SizedWay(OutputDocument):
 
     replicas: dict[str, int]
     """Numbers of replicas by accelerator, in the order prefill and decode."""
-    num_replicas: tuple[int, ...] = Field(strict=False)
+    by_role: tuple[int, ...] = Field(strict=False)
     """Number of prefill and number of decode replicas, or the one number of replicas that do both."""
     cost_cents_per_h: float
     """Cost of the replicas [cents/h]."""

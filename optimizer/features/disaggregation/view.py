@@ -168,7 +168,7 @@ def _way(sized: Candidates, costs: FloatArray, rows: Sequence[int]) -> SizedWay:
         replicas[name] = replicas.get(name, 0) + int(table.num_replicas[row])
     return SizedWay(
         replicas=replicas,
-        num_replicas=tuple(table.num_replicas[list(rows)].tolist()),
+        by_role=tuple(table.num_replicas[list(rows)].tolist()),
         cost_cents_per_h=math.fsum(costs[list(rows)].tolist()),
     )
 
