@@ -4,7 +4,7 @@
 `Problem` into a `Solution` and use no names. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -110,22 +110,21 @@ class Problem:
     @cached_property
     def served_by_rows(self) -> BoolArray:
         """Mask of the servers whose load the rows of a topology carry, shape (S,)."""
-        nobody = np.zeros(len(self.priority), np.bool_)
-        return frozen(np.logical_or.reduce([nobody, *(each.served_by_rows for each in self.topologies)]))
+        return self._any(each.served_by_rows for each in self.topologies)
 
     @cached_property
     def only_in_full(self) -> BoolArray:
         """Mask of the servers that topologies serve in full or not at all, shape (S,)."""
-        return frozen(
-            np.logical_or.reduce([self.served_by_rows, *(each.as_sized for each in self.topologies)])
-        )
+        return self._any(each.served_by_rows | each.as_sized for each in self.topologies)
 
     @cached_property
     def served_together(self) -> BoolArray:
         """Mask of the servers that topologies serve by their own replicas or others', shape (S,)."""
-        nobody = np.zeros(len(self.priority), np.bool_)
-        together = (each.served_by_rows & ~each.optional for each in self.topologies)
-        return frozen(np.logical_or.reduce([nobody, *together]))
+        return self._any(each.served_by_rows & ~each.optional for each in self.topologies)
+
+    def _any(self, masks: Iterable[BoolArray]) -> BoolArray:
+        """Return a mask of the servers that are in any of some masks, shapes (S,)."""
+        return frozen(np.logical_or.reduce([np.zeros(len(self.priority), np.bool_), *masks]))
 
     @cached_property
     def counted(self) -> FloatArray:
@@ -206,8 +205,7 @@ class Problem:
     @cached_property
     def _repeated(self) -> BoolArray:
         """Mask of the servers whose current replicas another server has, too, shape (S,)."""
-        nobody = np.zeros(len(self.priority), np.bool_)
-        return frozen(np.logical_or.reduce([nobody, *(each.repeated for each in self.topologies)]))
+        return self._any(each.repeated for each in self.topologies)
 
     @property
     def repeated_value(self) -> float:

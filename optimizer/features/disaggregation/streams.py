@@ -5,7 +5,6 @@ known, the two pools of every share are planned servers beside the server itself
 the chosen share are, or the server itself.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -146,7 +145,7 @@ def with_role_names(servers: Mapping[str, Server]) -> Mapping[str, Server]:
     for name, server in servers.items():
         if server.disaggregation is not None:
             found[name] = _aggregated(server)
-            for pool in itertools.islice(possible_roles(server), len(ROLES)):
+            for pool in islice(possible_roles(server), len(ROLES)):
                 found[name_in_plans(pool)] = pool.model_copy(update={"name": name_in_plans(pool)})
     return found
 
